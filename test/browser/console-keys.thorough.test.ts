@@ -17,38 +17,11 @@ const press = (page: Page, name: string) =>
   page.locator('.page-head').getByRole('button', { name, exact: true }).click();
 const badge = (page: Page, state: string) => page.locator('.under-title .badge', { hasText: state }).waitFor();
 
-test('a key is issued, can be copied while it is shown, and its page opens', async () => {
-  const { page, faults } = await openConsole(browser, stack, '/console/keys', {
-    permissions: ['clipboard-read', 'clipboard-write'],
-  });
-  await page.getByRole('button', { name: 'Issue a key' }).click();
-  await question(page).getByLabel('Name').fill('acme');
-  await question(page).getByLabel('Plan').selectOption('pro');
-  await question(page).getByRole('button', { name: 'Issue' }).click();
-  const key = await question(page).getByLabel('API key').inputValue();
-  // Escape must not close the dialog, because nothing else shows the key. Chromium does not let a script prevent every
-  // one of several presses.
-  for (let pressed = 0; pressed < 6; pressed++) {
-    await page.keyboard.press('Escape');
-    await question(page).getByLabel('API key').waitFor();
-    await question(page).getByText('It has not been copied').waitFor();
-  }
-  await question(page).getByRole('button', { name: 'Copy' }).click();
-  await question(page).getByRole('button', { name: 'Copied' }).waitFor();
-  expect(await page.evaluate('navigator.clipboard.readText()')).toBe(key);
-  await confirm(page, 'Done');
-  expect(await page.evaluate('document.documentElement.outerHTML')).not.toContain(key.slice(16));
-  await page.getByRole('heading', { name: 'acme' }).waitFor();
-  expect(new URL(page.url()).search).toBe(`?id=${idOf(key)}`);
-  expect((await ask(key)).headers['x-ratelimit-limit']).toBe('300');
-  expect(faults).toEqual([]);
-});
-
 test.for([
   [1_280, 'light'],
   [375, 'dark'],
 ] as const)(
-  'at %i px the whole key is visible, and the dialog asks once before it closes if the key was not copied',
+  'at %i px an issued key is shown whole, can be copied, and the dialog asks once before it closes without a copy',
   async ([width, scheme]) => {
     const { page, faults } = await openConsole(browser, stack, '/console/keys', {
       ...{ viewport: { width, height: 800 }, colorScheme: scheme },
@@ -57,20 +30,27 @@ test.for([
     const issue = async () => {
       await page.getByRole('button', { name: 'Issue a key' }).click();
       await question(page).getByLabel('Name').fill('acme');
+      await question(page).getByLabel('Plan').selectOption('pro');
       await question(page).getByRole('button', { name: 'Issue' }).click();
-      await question(page).getByLabel('API key').waitFor();
+      const key = await question(page).getByLabel('API key').inputValue();
       await visibleWhole(page);
       expect((await shortcomings(page)).found).toEqual([]);
+      return key;
     };
-    const done = question(page).getByRole('button', { name: 'Done' });
-    await issue();
-    await done.click();
-    await question(page).getByText('It has not been copied, and will not be shown again.').waitFor();
+    const notCopied = question(page).getByText('It has not been copied, and will not be shown again.');
+    const key = await issue();
+    await question(page).getByRole('button', { name: 'Done' }).click();
+    await notCopied.waitFor();
     await visibleWhole(page);
     await question(page).getByRole('button', { name: 'Copy' }).click();
     await question(page).getByRole('button', { name: 'Copied' }).waitFor();
-    expect(await question(page).getByText('It has not been copied').count()).toBe(0);
+    expect(await page.evaluate('navigator.clipboard.readText()')).toBe(key);
+    expect(await notCopied.count()).toBe(0);
     await confirm(page, 'Done');
+    expect(await page.evaluate('document.documentElement.outerHTML')).not.toContain(key.slice(16));
+    await page.getByRole('heading', { name: 'acme' }).waitFor();
+    expect(new URL(page.url()).search).toBe(`?id=${idOf(key)}`);
+    expect((await ask(key)).headers['x-ratelimit-limit']).toBe('300');
     // The key is copied by hand.
     await visit(page, '/console/keys');
     await issue();
@@ -90,8 +70,13 @@ test.for([
     const leaving = await asked;
     expect(leaving.type()).toBe('beforeunload');
     await leaving.dismiss();
-    await done.click();
-    await question(page).getByText('Press Done once more').waitFor();
+    // Escape must not close the dialog, because nothing else shows the key. Chromium does not let a script prevent every
+    // one of several presses.
+    for (let pressed = 0; pressed < 6; pressed++) {
+      await page.keyboard.press('Escape');
+      await question(page).getByLabel('API key').waitFor();
+      await notCopied.waitFor();
+    }
     await confirm(page, 'Done');
     expect(faults).toEqual([]);
   },
@@ -204,7 +189,7 @@ test('adding, changing or revoking a secret of a key has no effect on its other 
   expect(faults).toEqual([]);
 });
 
-test("a key's page charts its last hour and days, and lists its last requests with their reasons", async () => {
+test("a key's page lists its last requests with their reasons", async () => {
   const key = await stack.issueKey({ name: 'charted', minute: 2, day: 100 });
   for (const id of ['one', 'two', 'three']) await ask(key, id);
   await ask(await stack.issueKey(), 'of-another');
@@ -221,16 +206,6 @@ test("a key's page charts its last hour and days, and lists its last requests wi
   expect(admitted).toContain('100 → 99 of 100 requests left');
   expect(admitted).toContain('the limits shared by all gateways');
   expect(await page.locator('.request').getByRole('link', { name: 'Key charted' }).count()).toBe(0);
-  for (const title of ['Requests per minute', 'Requests per day (UTC)']) {
-    const chart = page.locator('figure', { hasText: title });
-    await chart.locator('canvas').waitFor();
-    await chart.getByText(`${title} as a table`).click();
-    const rows = chart.locator('tbody tr');
-    const counts = (await rows.allInnerTexts()).map((row) => row.split('\t').slice(1).map(Number));
-    expect(counts.length).toBe(title === 'Requests per minute' ? 61 : 36);
-    const sum = (column: number) => counts.reduce((total, row) => total + (row[column] ?? 0), 0);
-    expect([sum(0), sum(1)]).toEqual([2, 1]);
-  }
   expect(faults).toEqual([]);
 });
 

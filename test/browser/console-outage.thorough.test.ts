@@ -10,19 +10,26 @@ import { startStack } from '../support/stack.ts';
 
 const PATIENCE = { timeout: 30_000 };
 
-/** The browser itself logs failed requests, whatever the page does with them. */
-const ofThePage = (faults: string[]): string[] =>
-  faults.filter((fault) => !fault.startsWith('Failed to load resource'));
+const browser = await openBrowser();
 
-test('the console shows an outage of Redis, rejected plan values, and the loss of the gateway', async () => {
+/** Starts a gateway with its own Redis. */
+async function startWithRedis() {
   const server = await startRedisServer();
   cleanUp(() => server.stop());
   const redis = new Redis(server.url);
   redis.on('error', () => {});
   cleanUp(() => redis.disconnect());
-  const stack = await startStack({ REDIS_URL: server.url });
+  return { server, redis, stack: await startStack({ REDIS_URL: server.url }) };
+}
+
+/** The browser itself logs failed requests, whatever the page does with them. */
+const ofThePage = (faults: string[]): string[] =>
+  faults.filter((fault) => !fault.startsWith('Failed to load resource'));
+
+test('the console shows an outage of Redis, rejected plan values, and the loss of the gateway', async () => {
+  const { server, redis, stack } = await startWithRedis();
   const key = await stack.issueKey({ name: 'known', minute: 1_000_000, day: 1_000_000 });
-  const { page, faults } = await openConsole(await openBrowser(), stack, '/console/plans');
+  const { page, faults } = await openConsole(browser, stack, '/console/plans');
   const state = page.locator('#state');
   // Only requests to Redis reveal an outage.
   const shows = (what: RegExp) =>
@@ -70,14 +77,10 @@ test('the console shows an outage of Redis, rejected plan values, and the loss o
 });
 
 test('a value of the wrong type in Redis is named, and Redis is not reported as down', async () => {
-  const server = await startRedisServer();
-  cleanUp(() => server.stop());
-  const redis = new Redis(server.url);
-  cleanUp(() => redis.disconnect());
-  const stack = await startStack({ REDIS_URL: server.url });
+  const { redis, stack } = await startWithRedis();
   await stack.issueKey();
   const why = (name: string) => `${name} in Redis holds a value of the wrong type. Check the value, then delete it.`;
-  const { page } = await openConsole(await openBrowser(), stack, '/console/keys');
+  const { page } = await openConsole(browser, stack, '/console/keys');
   const state = page.locator('#state');
   await redis.rename('gateway:keys', 'test:keys');
   await redis.set('gateway:keys', 'foo');
@@ -101,7 +104,7 @@ test('a value of the wrong type in Redis is named, and Redis is not reported as 
 
 test('a single request without an answer raises no alarm', async () => {
   const stack = await startStack();
-  const { page } = await openConsole(await openBrowser(), stack, '/console/bans');
+  const { page } = await openConsole(browser, stack, '/console/bans');
   const missed = new Set<string>();
   await page.route('**/*', async (route) => {
     const { pathname } = new URL(route.request().url());
@@ -110,21 +113,12 @@ test('a single request without an answer raises no alarm', async () => {
     await route.abort();
   });
   const seen: string[] = [];
-  const look = setInterval(
-    () =>
-      void page
-        .locator('#state')
-        .innerText()
-        .then(
-          (text) => seen.push(text),
-          () => {},
-        ),
-    50,
-  );
+  const look = async () => void seen.push(await page.locator('#state').innerText());
+  const looking = setInterval(() => look().catch(() => {}), 50);
   // By then every request has been repeated and answered.
   await expect.poll(() => [...missed].sort(), PATIENCE).toEqual(['/bans', '/traffic']);
   for (let answered = 0; answered < 3; answered++) await page.waitForResponse('**/traffic');
-  clearInterval(look);
+  clearInterval(looking);
   expect(seen.length).toBeGreaterThan(0);
   expect(seen.filter((text) => !text.includes('All well'))).toEqual([]);
 });

@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises';
+import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import type { KeyView } from '../../gateway/operators/api/answers.ts';
 import { shortcomings } from '../support/accessibility.ts';
@@ -11,6 +12,8 @@ import { startStack } from '../support/stack.ts';
 const browser = await openBrowser();
 const stack = await startStack();
 const ask = (key: string) => send(`${stack.gateway}/v1/pets`, { key });
+const rowsOf = (page: Page, table: string) => page.getByRole('table', { name: table }).locator('tbody tr');
+const namesIn = (page: Page, table: string) => rowsOf(page, table).locator('.name').allTextContents();
 
 const keys: string[] = [];
 for (const env of ['prod', 'test', 'prod'])
@@ -47,7 +50,7 @@ test("a key's tags are set, edited and shown, and invalid tags are reported at t
 
 test('the URL filters keys by tag, a tag links to its keys, and the search field shows the filter', async () => {
   const { page, faults } = await openConsole(browser, stack, '/console/keys?tag=customer:acme,env:prod');
-  const names = () => page.getByRole('table', { name: 'Keys' }).locator('tbody .name').allTextContents();
+  const names = () => namesIn(page, 'Keys');
   expect(await names()).toEqual(['prod 2', 'prod 0']);
   await page.getByLabel('Tag').fill('customer:acme');
   await page.getByLabel('Tag').press('Enter');
@@ -62,8 +65,7 @@ test('the URL filters keys by tag, a tag links to its keys, and the search field
 
 test('the URL filters requests by tag', async () => {
   const { page, faults } = await openConsole(browser, stack, '/console/requests?tag=env:prod');
-  const names = () => page.getByRole('table', { name: 'Requests' }).locator('tbody .name').allTextContents();
-  expect(await names()).toEqual(['prod 2', 'prod 2', 'prod 2', 'prod 0']);
+  expect(await namesIn(page, 'Requests')).toEqual(['prod 2', 'prod 2', 'prod 2', 'prod 0']);
   await page.getByLabel('Tag').fill('env:nowhere');
   await page.getByRole('button', { name: 'Filter' }).click();
   await page.getByText('No recent request matches these filters.').waitFor();
@@ -76,15 +78,9 @@ test.for([1_280, 375])(
     const { page, faults } = await openConsole(browser, stack, '/console/usage?tag=customer:acme', {
       viewport: { width, height: 800 },
     });
-    const rows = async () => {
-      const texts = await page.getByRole('table', { name: 'Usage' }).locator('tbody tr').allInnerTexts();
-      return texts.map((text) => text.replaceAll(/\s+/g, ' ').trim());
-    };
-    expect(await page.getByRole('table', { name: 'Usage' }).locator('tbody .name').allTextContents()).toEqual([
-      'prod 2',
-      'test 1',
-      'prod 0',
-    ]);
+    const texts = async () =>
+      (await rowsOf(page, 'Usage').allInnerTexts()).map((text) => text.replaceAll(/\s+/g, ' ').trim());
+    expect(await namesIn(page, 'Usage')).toEqual(['prod 2', 'test 1', 'prod 0']);
     await page.getByText('In total, 6 admitted and 0 refused.').waitFor();
     const file = async () => {
       const [download] = await Promise.all([
@@ -99,16 +95,14 @@ test.for([1_280, 375])(
     ]);
     await page.getByLabel('Sum by tag').fill('env');
     await page.getByRole('button', { name: 'Filter' }).click();
-    await expect.poll(rows).toEqual(['prod 2 4 0', 'test 1 2 0']);
+    await expect.poll(texts).toEqual(['prod 2 4 0', 'test 1 2 0']);
     expect(new URL(page.url()).search).toBe('?by=env&tag=customer%3Aacme');
     expect(await file()).toEqual(['env,keys,admitted,refused', 'prod,2,4,0', 'test,1,2,0', '']);
     expect((await shortcomings(page)).found).toEqual([]);
     await page.getByRole('link', { name: 'prod', exact: true }).click();
     await isShown(page);
     expect(new URL(page.url()).search).toBe('?tag=customer%3Aacme%2Cenv%3Aprod');
-    await expect
-      .poll(() => page.getByRole('table', { name: 'Usage' }).locator('tbody .name').allTextContents())
-      .toEqual(['prod 2', 'prod 0']);
+    await expect.poll(() => namesIn(page, 'Usage')).toEqual(['prod 2', 'prod 0']);
     await page.goto('/console/usage?by=env&from=2026-01-01&to=2026-01-02');
     await page.getByText('No matching key was used in this period.').waitFor();
     await page.getByText(/^Usage before \d{4}-\d\d-\d\d is not kept\.$/).waitFor();

@@ -1,40 +1,30 @@
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { openBrowser } from '../support/browser.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { serveHttp } from '../support/http-server.ts';
 import { startStack } from '../support/stack.ts';
 
 const browser = await openBrowser();
 
 /** A page of an origin other than the gateway's. */
 async function elsewhere(): Promise<{ page: Page; origin: string }> {
-  const server = http.createServer((_request, response) => {
+  const origin = await serveHttp((_request, response) => {
     response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Shop</title>');
   });
-  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
-  cleanUp(() => server.close());
-  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const page = await browser.newPage();
   cleanUp(() => page.close());
   await page.goto(origin);
   return { page, origin };
 }
 
-interface Read {
-  readonly status: number;
-  readonly headers: Record<string, string>;
-}
-
 /** @returns what a script on the page can read, or the name of the error if the browser withholds the answer */
-function fetchIn(page: Page, url: string, init: object = {}): Promise<Read | string> {
-  return page.evaluate(`
+const fetchIn = (page: Page, url: string, init: object = {}): Promise<unknown> =>
+  page.evaluate(`
     fetch(${JSON.stringify(url)}, ${JSON.stringify(init)}).then(
       ({ status, headers }) => ({ status, headers: Object.fromEntries(headers) }),
       ({ name }) => name,
     )`);
-}
 
 const addRex = (key: string) => ({
   method: 'POST',

@@ -17,7 +17,7 @@ export function AccessPage() {
     {
       title: 'Action',
       show: (token) =>
-        html`<${ActionButton} kind="small danger" needs="admin" onClick=${() => askToRevoke(token)}>Revoke<span class="unseen"> ${token.name}</span><//>`,
+        html`<${ActionButton} kind="small danger" needs="admin" of=${token.name} onClick=${() => askToRevoke(token)}>Revoke<//>`,
     },
   ];
   return html`

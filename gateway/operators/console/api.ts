@@ -156,8 +156,8 @@ export function trouble(): Trouble | undefined {
 
 /** What a page shows of the gateway: the last response, and any fault since then. */
 export interface Polled<T> {
-  readonly value: T | undefined;
-  readonly fault: Error | undefined;
+  readonly value?: T | undefined;
+  readonly fault?: Error | undefined;
 }
 
 /** The polls of the page that is shown. */
@@ -172,7 +172,7 @@ export const refresh = async (): Promise<void> => void (await Promise.all([...po
  * @param ask may throw
  */
 export function usePolled<T>(name: string, everyMs: number, ask: () => Promise<T> = () => bodyOf<T>(name)): Polled<T> {
-  const [state, setState] = useState<{ name: string; value?: T | undefined; fault?: Error }>({ name });
+  const [state, setState] = useState<Polled<T> & { readonly name: string }>({ name });
   const latest = useRef(ask);
   latest.current = ask;
 
@@ -204,5 +204,5 @@ export function usePolled<T>(name: string, everyMs: number, ask: () => Promise<T
     };
   }, [name, everyMs]);
 
-  return state.name === name ? { value: state.value, fault: state.fault } : { value: undefined, fault: undefined };
+  return state.name === name ? state : {};
 }

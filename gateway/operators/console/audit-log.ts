@@ -72,7 +72,7 @@ function Download({ filters }: { filters: FilterValues }) {
     setRunning(true);
     try {
       const { activity, next } = await readEntries(bodyOf, filters, MOST);
-      download('audit-log.csv', 'text/csv', asCsv(activity));
+      download('audit-log.csv', asCsv(activity));
       notify(
         next === undefined
           ? `The file has ${counted(activity.length, 'entry', 'entries')}.`

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
-import { type Column, type Content, html, markOf, Table } from './parts.ts';
+import { Card, type Column, type Content, html, markOf, Table } from './parts.ts';
 
 /** One series of a chart. Bars are stacked on those of the previous series. */
 export interface Series {
@@ -22,6 +22,8 @@ export type Step = 'minute' | 'day';
 
 interface ChartProps {
   readonly title: string;
+  /** Shown beside the title. */
+  readonly actions?: Content;
   /** Unix times in seconds, ascending. */
   readonly times: readonly number[];
   readonly series: readonly Series[];
@@ -32,9 +34,9 @@ interface ChartProps {
   noteAt?(index: number): string;
 }
 
-/** A chart with axes. Its legend shows the values below the pointer, and a table lists all of them. */
+/** A card with a chart. Its legend shows the values below the pointer, and a table lists all of them. */
 export function Chart(props: ChartProps) {
-  const { title, times, series, marks = [], step, format, noteAt } = props;
+  const { title, actions, times, series, marks = [], step, format, noteAt } = props;
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const [pointed, setPointed] = useState<number | undefined>();
@@ -69,6 +71,7 @@ export function Chart(props: ChartProps) {
   const index = pointed !== undefined && pointed < times.length ? pointed : times.length - 1;
   const at = times[index];
   return html`
+    <${Card} title=${title} actions=${actions}>
     <figure class="chart">
       <figcaption>
         <span class="legend">
@@ -92,6 +95,7 @@ export function Chart(props: ChartProps) {
         <${AsTable} ...${props} />
       </details>
     </figure>
+    <//>
   `;
 }
 
@@ -130,15 +134,39 @@ function dataOf({ times, series }: ChartProps): uPlot.AlignedData {
   return [[...times], ...columns.reverse()];
 }
 
-const MINUTE = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
+const CLOCK = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
 /** Days are UTC days, as the gateway counts them. */
-const DAY = new Intl.DateTimeFormat('en-GB', { weekday: 'short', day: 'numeric', month: 'short', timeZone: 'UTC' });
+const DATE = { day: 'numeric', month: 'short', timeZone: 'UTC' } as const;
 
-const timeText = (seconds: number, step: Step): string => (step === 'minute' ? MINUTE : DAY).format(seconds * 1_000);
+/**
+ * Each step with the whole numbers of steps between two times on the axis (fractions would repeat the same text), the
+ * formats of times on the axis and elsewhere, and the ranges to choose from, in full steps and in words. The current,
+ * unfinished step is shown too. The gateway keeps no older data.
+ */
+const STEPS = {
+  minute: {
+    seconds: 60,
+    apart: [1, 2, 5, 10, 20, 30, 60],
+    tick: CLOCK,
+    text: CLOCK,
+    ranges: [
+      [15, '15 minutes'],
+      [60, '1 hour'],
+    ],
+  },
+  day: {
+    seconds: 86_400,
+    apart: [1, 2, 4, 7, 14],
+    tick: new Intl.DateTimeFormat('en-GB', DATE),
+    text: new Intl.DateTimeFormat('en-GB', { weekday: 'short', ...DATE }),
+    ranges: [
+      [7, '7 days'],
+      [35, '35 days'],
+    ],
+  },
+} as const;
 
-const STEP_SECONDS = { minute: 60, day: 86_400 } as const;
-/** Possible steps of the axis. They are whole numbers, because smaller steps would repeat the same text. */
-const STEPS_APART = { minute: [1, 2, 5, 10, 20, 30, 60], day: [1, 2, 4, 7, 14] } as const;
+const timeText = (seconds: number, step: Step): string => STEPS[step].text.format(seconds * 1_000);
 
 const isDark = matchMedia('(prefers-color-scheme: dark)');
 
@@ -159,6 +187,7 @@ function colorOf(name: string): string {
  */
 function optionsOf(read: () => ChartProps, width: number, point: (index: number | undefined) => void): uPlot.Options {
   const { series, step, format } = read();
+  const { seconds: length, apart, tick } = STEPS[step];
   const axis = {
     stroke: () => colorOf('quiet'),
     font: '12px system-ui, sans-serif',
@@ -175,7 +204,7 @@ function optionsOf(read: () => ChartProps, width: number, point: (index: number 
     // Days start at midnight UTC.
     ...(step === 'day' && { tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), 'Etc/UTC') }),
     scales: {
-      x: { time: true, range: (_, min, max) => [min - STEP_SECONDS[step] / 2, max + STEP_SECONDS[step] / 2] },
+      x: { time: true, range: (_, min, max) => [min - length / 2, max + length / 2] },
       y: { range: (_, __, max) => [0, Math.max(max * 1.05, series.some(({ kind }) => kind === 'bars') ? 4 : 0.001)] },
     },
     axes: [
@@ -184,8 +213,8 @@ function optionsOf(read: () => ChartProps, width: number, point: (index: number 
         grid: { show: false },
         size: 28,
         space: 60,
-        incrs: STEPS_APART[step].map((steps) => steps * STEP_SECONDS[step]),
-        values: (_, times) => times.map((at) => tickText(at, step)),
+        incrs: apart.map((steps) => steps * length),
+        values: (_, times) => times.map((at) => tick.format(at * 1_000)),
       },
       { ...axis, size: 56, space: 36, values: (_, values) => values.map((value) => format(value)) },
     ],
@@ -214,9 +243,6 @@ function lonely({ data }: uPlot, series: number): number[] {
   return [...values.keys()].filter((at) => isKnown(at) && !isKnown(at - 1) && !isKnown(at + 1));
 }
 
-const DATE = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' });
-const tickText = (seconds: number, step: Step): string => (step === 'minute' ? MINUTE : DATE).format(seconds * 1_000);
-
 function drawMarks({ ctx, bbox, valToPos }: uPlot, { marks = [] }: ChartProps, color: string): void {
   ctx.save();
   ctx.strokeStyle = color;
@@ -237,31 +263,16 @@ function drawMarks({ ctx, bbox, valToPos }: uPlot, { marks = [] }: ChartProps, c
   ctx.restore();
 }
 
-/**
- * The ranges of a chart, in full steps and in words. The current, unfinished step is shown too. The gateway
- * keeps no older data.
- */
-const RANGES = {
-  minute: [
-    [15, '15 minutes'],
-    [60, '1 hour'],
-  ],
-  day: [
-    [7, '7 days'],
-    [35, '35 days'],
-  ],
-} as const;
-
 /** Names a range, such as `The last 15 minutes` or `The last hour`. */
 export const lastInWords = (step: Step, length: number): string =>
-  `The last ${(RANGES[step].find(([one]) => one === length)?.[1] ?? '').replace(/^1 /, '')}`;
+  `The last ${(STEPS[step].ranges.find(([one]) => one === length)?.[1] ?? '').replace(/^1 /, '')}`;
 
 /** Lets the reader choose a range, initially the longest. @returns its length in steps, and the buttons */
 export function useTimeRange(step: Step): readonly [length: number, buttons: Content] {
-  const [length, choose] = useState<number>(RANGES[step][1][0]);
+  const [length, choose] = useState<number>(STEPS[step].ranges[1][0]);
   const buttons = html`
     <div class="bar" role="group" aria-label="Time range">
-      ${RANGES[step].map(
+      ${STEPS[step].ranges.map(
         ([one, words]) =>
           html`<button type="button" class="small" aria-pressed=${one === length} onClick=${() => choose(one)}>${words}</button>`,
       )}
@@ -272,7 +283,7 @@ export function useTimeRange(step: Step): readonly [length: number, buttons: Con
 
 /** Returns the Unix times in seconds of some full steps, and of the one that contains `now`. */
 export function timesUpTo(now: number, step: Step, length: number): number[] {
-  const seconds = STEP_SECONDS[step];
+  const { seconds } = STEPS[step];
   const last = Math.floor(now / seconds) * seconds;
   return Array.from({ length: length + 1 }, (_, at) => last - (length - at) * seconds);
 }

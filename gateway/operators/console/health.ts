@@ -9,10 +9,7 @@ const COLUMNS: readonly Column<SeenFinding>[] = [
   { title: 'What', show: ({ about }) => html`<span class="wordy">${about}</span>` },
   { title: 'State', show: ({ status }) => html`<span class=${`badge ${status}`}>${upperFirst(status)}</span>` },
   { title: 'Found', show: ({ found }) => html`<span class="wordy">${found}</span>` },
-  {
-    title: 'Since',
-    show: ({ since }) => html`<${When} at=${since} none="–" />`,
-  },
+  { title: 'Since', show: ({ since }) => html`<${When} at=${since} none="–" />` },
   { title: 'What to do', show: ({ advice }) => html`<span class="wordy">${advice ?? '–'}</span>` },
 ];
 
@@ -33,7 +30,7 @@ export function HealthPage() {
         ${state.value === undefined ? html`<${Missing} fault=${state.fault} />` : html`<${Gateway} ...${state.value} />`}
       <//>
       <${Card} title="Redis and the plan table">
-        ${state.value === undefined ? html`<p class="empty">–</p>` : html`<${RedisFacts} ...${{ ...state.value, finding: findingOfRedis(state.value) }} /><${PlanTableState} ...${state.value.planTable} />`}
+        ${state.value === undefined ? html`<p class="empty">–</p>` : html`<${RedisFacts} ...${state.value} /><${PlanTableState} ...${state.value.planTable} />`}
       <//>
     </div>
     <${CoresCard} ...${state} />
@@ -64,7 +61,7 @@ const findingOfRedis = (state: TrafficAnswer): SeenFinding | undefined =>
 
 const Found = ({ status, found, since }: SeenFinding) => html`
   <span class=${`badge ${status}`}>${upperFirst(status)}</span> since <${When} at=${since} />
-  <span class="wordy under">It ${found}</span>
+  <span class="wordy">It ${found}</span>
 `;
 
 function Gateway(state: TrafficAnswer) {
@@ -148,14 +145,9 @@ const nothing = html`<span class="note">none yet</span>`;
 
 /** Shows the cores as the requests of clients experience them. */
 function CoresCard({ value: state, fault }: Polled<TrafficAnswer>) {
-  const processes = state?.processes ?? 1;
   const columns: readonly Column<Core>[] = [
     { title: 'Core', show: ({ origin }) => html`<code>${origin}</code>` },
-    {
-      title: 'State',
-      show: (core) =>
-        html`<${CoreState} core=${core} processes=${processes} finding=${state && findingAbout(state, `core ${core.origin}`)} />`,
-    },
+    { title: 'State', show: (core) => state && html`<${CoreState} core=${core} of=${state} />` },
     { title: 'In progress', isFigure: true, show: ({ inFlight }) => number(inFlight) },
     { title: 'Waiting', isFigure: true, show: ({ waiting }) => number(waiting) },
     { title: 'Limit', isFigure: true, show: ({ limit }) => number(limit) },
@@ -188,26 +180,23 @@ function coverage({ workers, processes }: TrafficAnswer): string {
   return `The numbers cover ${processes} of ${workers.wanted} workers of this gateway, and are at most half a second old. Other gateways have a Health page of their own.`;
 }
 
-interface CoreStateProps {
-  readonly core: Core;
-  readonly processes: number;
-  readonly finding: SeenFinding | undefined;
-}
-
-function CoreState({ core: { state, seenBy, since, reason }, processes, finding }: CoreStateProps) {
+function CoreState({ core: { origin, state, seenBy, since, reason }, of }: { core: Core; of: TrafficAnswer }) {
+  const finding = findingAbout(of, `core ${origin}`);
   if (finding !== undefined && state !== 'out') return html`<${Found} ...${finding} />`;
   const [badge, text] = CORE_STATES[state];
   return html`
     <span class=${`badge ${badge}`}>${text}</span>
-    ${seenBy < processes && state !== 'up' && html` <span class="note">in ${seenBy} of ${processes} workers</span>`}
+    ${seenBy < of.processes && state !== 'up' && html` <span class="note">in ${seenBy} of ${of.processes} workers</span>`}
     ${state !== 'unproven' && state !== 'silent' && html` since <${When} at=${since} />`}
     ${reason !== undefined && html`<span class="wordy">${reason}</span>`}
   `;
 }
 
 /** Shows the connection over which decisions are made, and its speed. */
-function RedisFacts({ redis, processes, finding }: TrafficAnswer & { finding: SeenFinding | undefined }) {
+function RedisFacts(state: TrafficAnswer) {
+  const { redis, processes } = state;
   const { mode, connected, since, lastCall, p99, missedDeadlines } = redis;
+  const finding = findingOfRedis(state);
   if (mode === 'embedded') return html`<${Facts} of=${[['Redis', MODES[mode]]]} />`;
   const isWell = connected === processes;
   const text = isWell ? 'Connected' : processes > 1 ? `${connected} of ${processes} workers connected` : 'Away';

@@ -2,7 +2,7 @@ import { PLAN_NAMES } from '../../limiter/plans.ts';
 import { readTags, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags, writeTags } from '../../limiter/tags.ts';
 import type { IssuedKey, KeyView } from '../api/answers.ts';
 import { callApi, keyPath } from './api.ts';
-import { ask, FieldFaults, type FieldSpec, notify, showKey, type Values, whyField } from './dialog.ts';
+import { ask, FieldFaults, type FieldSpec, notify, showKey, whyField } from './dialog.ts';
 import { addressOf } from './page-names.ts';
 import { html } from './parts.ts';
 import { navigate } from './router.ts';
@@ -25,33 +25,38 @@ function secondsOf(text: string | undefined, unit: string | undefined): number |
   return length === null ? null : length * Number(unit);
 }
 
-const limitField = (name: 'minute' | 'day', value: number | undefined, hint?: string): FieldSpec => ({
-  name,
-  label: `Own limit per ${name}`,
-  value: value?.toString() ?? '',
-  type: 'number',
-  maxlength: 10,
-  hint,
-});
-
-const limitFields = (minute?: number, day?: number): FieldSpec[] => [
-  limitField('minute', minute, 'Leave empty for the limit of the plan.'),
-  limitField('day', day),
+/** The fields of a key, with its values; without a key, those of a new one. */
+const fieldsOf = (key?: KeyView): FieldSpec[] => [
+  { name: 'name', label: 'Name', value: key?.name ?? '', maxlength: 100, hint: key ? '' : 'The owner of the key.' },
+  {
+    name: 'plan',
+    label: 'Plan',
+    value: key?.plan ?? 'free',
+    options: PLAN_NAMES.map((plan) => [plan, planInWords(plan)]),
+  },
+  {
+    name: 'minute',
+    label: 'Own limit per minute',
+    value: key?.minute?.toString() ?? '',
+    type: 'number',
+    maxlength: 10,
+    hint: 'Leave empty for the limit of the plan.',
+  },
+  { name: 'day', label: 'Own limit per day', value: key?.day?.toString() ?? '', type: 'number', maxlength: 10 },
+  {
+    name: 'expiresAt',
+    label: 'Expires',
+    value: toLocal(key?.expiresAt),
+    type: 'datetime-local',
+    hint: `Leave empty for no expiry.${key ? ' A time in the past makes the key expire at once.' : ''}`,
+  },
+  {
+    name: 'tags',
+    label: 'Tags',
+    value: writeTags(key?.tags) ?? '',
+    hint: 'Labels to group keys by, such as customer=acme, env=prod.',
+  },
 ];
-
-const planField = (plan: string): FieldSpec => ({
-  name: 'plan',
-  label: 'Plan',
-  value: plan,
-  options: PLAN_NAMES.map((name) => [name, planInWords(name)]),
-});
-
-const tagsField = (tags?: Tags): FieldSpec => ({
-  name: 'tags',
-  label: 'Tags',
-  value: writeTags(tags) ?? '',
-  hint: 'Labels to group keys by, such as customer=acme, env=prod.',
-});
 
 /** @throws {FieldFaults} for invalid tags */
 function tagsOf(text = ''): Tags {
@@ -66,13 +71,7 @@ function tagsOf(text = ''): Tags {
 export function askForKey(): void {
   ask({
     title: 'Issue a key',
-    fields: [
-      { name: 'name', label: 'Name', maxlength: 100, hint: 'The owner of the key.' },
-      planField('free'),
-      ...limitFields(),
-      { name: 'expiresAt', label: 'Expires', type: 'datetime-local', hint: 'Leave empty for no expiry.' },
-      tagsField(),
-    ],
+    fields: fieldsOf(),
     confirm: 'Issue',
     async act({ name, plan, minute, day, expiresAt, tags }) {
       const own = { ...(minute && { minute: numberOf(minute) }), ...(day && { day: numberOf(day) }) };
@@ -85,40 +84,20 @@ export function askForKey(): void {
 }
 
 /** Sends only the fields that were changed in the form. */
-export function askForChanges({ id, name, plan, minute, day, expiresAt, tags }: KeyView): void {
-  const before: Values = {
-    name,
-    plan,
-    minute: minute?.toString(),
-    day: day?.toString(),
-    expiresAt: toLocal(expiresAt) || undefined,
-    tags: writeTags(tags),
-  };
+export function askForChanges(key: KeyView): void {
+  const fields = fieldsOf(key);
   ask({
-    title: `Edit ${name}`,
-    fields: [
-      { name: 'name', label: 'Name', value: name, maxlength: 100 },
-      planField(plan),
-      ...limitFields(minute, day),
-      {
-        name: 'expiresAt',
-        label: 'Expires',
-        type: 'datetime-local',
-        value: before.expiresAt ?? '',
-        hint: 'Leave empty for no expiry. A time in the past makes the key expire at once.',
-      },
-      tagsField(tags),
-      whyField,
-    ],
+    title: `Edit ${key.name}`,
+    fields: [...fields, whyField],
     confirm: 'Save',
     async act(values) {
-      const made = Object.keys(before).filter((field) => values[field] !== before[field]);
+      const made = fields.filter(({ name, value = '' }) => (values[name] ?? '') !== value);
       if (made.length > 0)
-        await callApi('PATCH', keyPath(id), {
-          body: Object.fromEntries(made.map((field) => [field, changeOf(field, values[field])])),
+        await callApi('PATCH', keyPath(key.id), {
+          body: Object.fromEntries(made.map(({ name }) => [name, changeOf(name, values[name])])),
           reason: values.reason,
         });
-      notify(made.length === 0 ? 'Nothing was changed.' : `${values.name ?? name} has been changed.`);
+      notify(made.length === 0 ? 'Nothing was changed.' : `${values.name ?? key.name} has been changed.`);
     },
   });
 }

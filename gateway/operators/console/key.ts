@@ -113,8 +113,7 @@ function Limits({ plan, minute, day, buckets }: KeyView) {
 }
 
 function About({ createdAt, expiresAt, lastUsedAt, admitted, refused, shadowed }: KeyView) {
-  const when = (at: string | undefined, otherwise: string) =>
-    at === undefined ? otherwise : html`<${When} at=${at} />`;
+  const when = (at: string | undefined, none: string) => (at === undefined ? none : html`<${When} at=${at} />`);
   const requests = html`
     ${`${number(admitted)} admitted, ${number(refused)} refused `}
     ${shadowed !== undefined && html`<span class="note">${number(shadowed)} only because of shadow mode</span>`}
@@ -150,7 +149,7 @@ interface UseProps {
 }
 
 function Use({ title, step, used, now }: UseProps) {
-  const [length, range] = useTimeRange(step);
+  const [length, actions] = useTimeRange(step);
   const times = timesUpTo(now, step, length);
   const byTime = new Map(used.map((one) => [Date.parse(one.at) / 1_000, one as KeyUsageAnswer['minutes'][number]]));
   const bars = (label: string, of: 'admitted' | 'refused' | 'banned'): Series => {
@@ -159,20 +158,13 @@ function Use({ title, step, used, now }: UseProps) {
   const series = [bars('Admitted', 'admitted'), bars('Refused', 'refused')];
   // Refusals by a ban are known only while the gateways keep the requests.
   if (step === 'minute') series.push(bars('Refused by a ban', 'banned'));
-  return html`
-    <${Card} title=${title} actions=${range}>
-      <${Chart} ...${{ title, step, times, series, format: number }} />
-    <//>
-  `;
+  return html`<${Chart} ...${{ title, actions, step, times, series, format: number }} />`;
 }
 
 /** Lists the secrets of a key, which share its limits. */
 function KeySecrets(key: KeyView) {
   const columns: readonly Column<SecretView>[] = [
-    {
-      title: 'Name',
-      show: ({ id, name }) => html`<span class="name">${name}</span><code class="id">${id}</code>`,
-    },
+    { title: 'Name', show: ({ id, name }) => html`<span class="name">${name}</span><code class="id">${id}</code>` },
     {
       title: 'Allows',
       show: ({ scope }) => (scope.length === 2 ? 'Reading and writing' : scope[0] === 'read' ? 'Reading' : 'Writing'),
@@ -192,8 +184,8 @@ function KeySecrets(key: KeyView) {
       title: 'Actions',
       show: (secret) => html`
         <span class="bar">
-          <${ActionButton} kind="small" onClick=${() => askForSecretChanges(key, secret)}>Change<span class="unseen"> ${secret.name}</span><//>
-          <${ActionButton} kind="small danger" onClick=${() => askToRevoke(key, secret)}>Revoke<span class="unseen"> ${secret.name}</span><//>
+          <${ActionButton} kind="small" of=${secret.name} onClick=${() => askForSecretChanges(key, secret)}>Change<//>
+          <${ActionButton} kind="small danger" of=${secret.name} onClick=${() => askToRevoke(key, secret)}>Revoke<//>
         </span>
       `,
     },

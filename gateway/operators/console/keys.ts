@@ -114,8 +114,7 @@ export function BansPage({ route }: { route: Route }) {
     { title: 'Refused since', isFigure: true, show: ({ banRefused = 0 }) => number(banRefused) },
     {
       title: 'Action',
-      show: (key) =>
-        html`<${ActionButton} kind="small" onClick=${() => askToLiftBan(key)}>Lift<span class="unseen"> ${key.name}</span><//>`,
+      show: (key) => html`<${ActionButton} kind="small" of=${key.name} onClick=${() => askToLiftBan(key)}>Lift<//>`,
     },
   ];
   return html`
@@ -153,7 +152,7 @@ export function UsagePage({ route }: { route: Route }) {
   return html`
     <div class="page-head">
       <h1>Usage</h1>
-      ${rows !== undefined && html`<button type="button" onClick=${() => download('usage.csv', 'text/csv', csvOf(usageCells(rows, asked.by)))}>Download CSV</button>`}
+      ${rows !== undefined && html`<button type="button" onClick=${() => download('usage.csv', csvOf(usageCells(rows, asked.by)))}>Download CSV</button>`}
     </div>
     <p class="note">Decisions of all gateways, including those on revoked keys. Days are UTC; today and the 35 days before are kept.</p>
     <${Filters} specs=${USAGE_SPECS} route=${route} />

@@ -88,17 +88,11 @@ function Traffic({ minutes: known, since, length, changes }: TrafficProps) {
     <p class="note">
       ${lastInWords('minute', length)} of this gateway, by minute${isYoung ? `. It started at ${clock(since)}; there is no earlier data` : ''}.
     </p>
-    <${Card} title="Requests per minute">
-      <${Chart} title="Requests per minute" step="minute" times=${times} series=${requests} marks=${marks} format=${number}
-        noteAt=${(at: number) => keysNote(shown[at])} />
-    <//>
+    <${Chart} title="Requests per minute" step="minute" times=${times} series=${requests} marks=${marks} format=${number}
+      noteAt=${(at: number) => keysNote(shown[at])} />
     <div class="columns">
-      <${Card} title="Response time">
-        <${Chart} title="Response time" step="minute" times=${times} series=${durations} format=${milliseconds} />
-      <//>
-      <${Card} title="Server errors per minute">
-        <${Chart} title="Server errors per minute" step="minute" times=${times} series=${failures} format=${number} />
-      <//>
+      <${Chart} title="Response time" step="minute" times=${times} series=${durations} format=${milliseconds} />
+      <${Chart} title="Server errors per minute" step="minute" times=${times} series=${failures} format=${number} />
     </div>
   `;
 }

@@ -181,27 +181,29 @@ interface ActionButtonProps {
   readonly kind?: string;
   /** The lowest role that may use it. */
   readonly needs?: Role;
+  /** What it changes, for screen readers, if only its row shows that. */
+  readonly of?: string;
   onClick(): unknown;
   readonly children: Content;
 }
 
-/** A button that changes something. For users without the required role it does nothing, but explains why. */
-export function ActionButton({ kind, needs = 'operator', onClick, children }: ActionButtonProps) {
-  const why = refusal(useContext(Caller), needs);
-  if (why === undefined) return html`<button type="button" class=${kind} onClick=${onClick}>${children}</button>`;
-  return html`<button type="button" class=${kind} aria-disabled="true" title=${why}>${children}</button>`;
+/**
+ * A button that changes something. For users without the required role it does nothing, but explains why. The gateway
+ * enforces permissions itself.
+ */
+export function ActionButton({ kind, needs = 'operator', of, onClick, children }: ActionButtonProps) {
+  const caller = useContext(Caller);
+  const content = html`${children}${of !== undefined && html`<span class="unseen"> ${of}</span>`}`;
+  if (caller === undefined || includesRole(caller.role, needs))
+    return html`<button type="button" class=${kind} onClick=${onClick}>${content}</button>`;
+  const why = `This needs the role ${roleInWords(needs)}. Your token has the role ${roleInWords(caller.role)}.`;
+  return html`<button type="button" class=${kind} aria-disabled="true" title=${why}>${content}</button>`;
 }
 
 export const roleInWords = (role: string): string => ROLE_WORDS[role as Role]?.split(':')[0] ?? role;
 
-/** Who is logged in; undefined until the gateway has responded. The gateway enforces permissions itself. */
+/** Who is logged in; undefined until the gateway has responded. */
 export const Caller = createContext<CallerAnswer | undefined>(undefined);
-
-/** Why the caller may not do something; undefined if it may, or if that is unknown. */
-function refusal(caller: CallerAnswer | undefined, needs: Role): string | undefined {
-  if (caller === undefined || includesRole(caller.role, needs)) return undefined;
-  return `This needs the role ${roleInWords(needs)}. Your token has the role ${roleInWords(caller.role)}.`;
-}
 
 /** A filter of a list, kept in the address of the page. Without a type it is text. */
 export interface FilterSpec {
@@ -280,9 +282,9 @@ function filterOf(spec: FilterSpec, typed: string, before: string): string {
   return Date.parse(typed) === Date.parse(typedOf(spec, before)) ? before : (toIso(typed) ?? '');
 }
 
-/** Saves a text as a file. Calls of the admin API need a token, which a plain link would not send. */
-export function download(name: string, type: string, text: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
+/** Saves a CSV file. Calls of the admin API need a token, which a plain link would not send. */
+export function download(name: string, csv: string): void {
+  const url = URL.createObjectURL(new Blob([csv], { type: 'text/csv;charset=utf-8' }));
   const link = document.createElement('a');
   link.href = url;
   link.download = name;

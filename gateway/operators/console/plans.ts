@@ -62,7 +62,7 @@ const COLUMNS: readonly Column<NamedPlan>[] = [
   {
     title: 'Action',
     show: ([plan]) =>
-      html`<${ActionButton} kind="small" onClick=${() => askForPlan(plan)}>Change<span class="unseen"> ${planInWords(plan)}</span><//>`,
+      html`<${ActionButton} kind="small" of=${planInWords(plan)} onClick=${() => askForPlan(plan)}>Change<//>`,
   },
 ];
 
@@ -227,14 +227,8 @@ const Differences = ({ changes }: { changes: PlanChangeView['changes'] }) =>
 const MOST_PAGES = 50;
 const SHOWN = 5;
 
-interface WhatIfProps {
-  readonly plan: PlanName;
-  /** The new limits. */
-  readonly limits: Readonly<Record<string, unknown>>;
-}
-
 /** Shows what new limits would have refused, based on the counts of the last hour. */
-function WhatIf({ plan, limits }: WhatIfProps) {
+function WhatIf({ plan, limits }: { plan: PlanName; limits: Readonly<Record<string, unknown>> }) {
   const [trial, setTrial] = useState<Trial | Error | undefined>();
   const isNone = Object.keys(limits).length === 0;
   useEffect(() => {

@@ -241,18 +241,16 @@ const OUTCOMES: Readonly<Record<string, string>> = {
 };
 
 const LEFT = 499;
-const SERVER_FAULT = 500;
-const FIRST_FAILURE = 400;
 
 /** Returns the text and the style of a request's badge. */
 function outcomeOf({ status, outcome, decision }: RequestView): { readonly text: string; readonly look: string } {
   if (status === undefined) return { text: 'In progress', look: '' };
   if (status === LEFT) return { text: 'Client disconnected', look: 'warning' };
   const text = OUTCOMES[outcome] ?? outcome;
-  if (outcome === 'admitted' && status >= SERVER_FAULT) return { text: 'Failed', look: 'fault' };
+  if (outcome === 'admitted' && status >= 500) return { text: 'Failed', look: 'fault' };
   if (decision?.shadow !== undefined) return { text: 'Over the limit, in shadow mode', look: 'warning' };
-  if (status < FIRST_FAILURE || outcome === 'admitted') return { text, look: 'good' };
-  return { text, look: status >= SERVER_FAULT || outcome === 'banned' ? 'fault' : 'warning' };
+  if (status < 400 || outcome === 'admitted') return { text, look: 'good' };
+  return { text, look: status >= 500 || outcome === 'banned' ? 'fault' : 'warning' };
 }
 
 /** Describes what has happened to a request so far. */
@@ -277,7 +275,7 @@ const tokens = (value: number): string => number(Math.floor(value * 100) / 100);
 
 /** The anchor of the runbook's section for a request; undefined if there is none. */
 function runbookPageOf({ status, outcome, code }: RequestView): string | undefined {
-  if (status === undefined || status === LEFT || status < FIRST_FAILURE) return undefined;
+  if (status === undefined || status === LEFT || status < 400) return undefined;
   return OF_OUTCOMES[outcome] ?? OF_CODES[code ?? ''];
 }
 
