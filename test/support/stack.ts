@@ -11,7 +11,7 @@ import { cleanUp } from './clean-up.ts';
 import { miscounted, serverErrors } from './counted-decisions.ts';
 import { knowCore, knowGateway, knowOperators } from './described-answers.ts';
 import { watchFailures } from './failures.ts';
-import { type Answer, post, send } from './http.ts';
+import { type Answer, post, type Sent, send } from './http.ts';
 import { type LogLine, readableLog } from './log.ts';
 import { scrape } from './metrics.ts';
 import { startGateway } from './one-process.ts';
@@ -25,8 +25,8 @@ export interface Stack {
   /** The gateway's log, and the core's. */
   readonly log: LogLine[];
   readonly coreLog: LogLine[];
-  /** Calls the admin API. */
-  admin(method: string, path: string, body?: unknown): Promise<Answer>;
+  /** Calls the admin API, by default with ADMIN_TOKEN. */
+  admin(method: string, path: string, body?: unknown, sent?: Sent): Promise<Answer>;
   /** Issues a key and returns it. */
   issueKey(key?: Record<string, unknown>): Promise<string>;
   /** @param lameDuckMs how long to keep serving before the stop */
@@ -85,8 +85,8 @@ export async function startStack(
     knowOperators(adminUrl),
   ];
 
-  async function admin(method: string, path: string, body?: unknown): Promise<Answer> {
-    const sent = { method, key: ADMIN_TOKEN };
+  async function admin(method: string, path: string, body?: unknown, more: Sent = {}): Promise<Answer> {
+    const sent = { method, key: ADMIN_TOKEN, ...more };
     return body === undefined ? await send(adminUrl + path, sent) : await post(adminUrl + path, body, sent);
   }
 
