@@ -1,21 +1,26 @@
 import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { BackupAnswer, DoctorAnswer } from '../../gateway/operators/api/answers.ts';
-import { activityOf } from '../support/activity.ts';
+import { auditOf as auditIn } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
-import { ask, get, hashOf, issueId, onRedis, statusOf, viewOf } from '../support/operators.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
-import { startStack } from '../support/stack.ts';
+import {
+  alarmsOf as alarmsIn,
+  ask,
+  get,
+  hashOf,
+  issueId,
+  operatorsRedis,
+  statusOf,
+  viewOf,
+} from '../support/operators.ts';
 
 /** Keys and secrets, valid and invalid, that were typed into Redis by hand. */
 
-const { url, redis } = await emptyDatabase();
-const stack = await startStack(onRedis(url));
+const { redis, fresh } = await operatorsRedis();
+const stack = await fresh();
 
-const auditOf = async (id: string) =>
-  (await activityOf(stack)).filter(({ target }) => target === id).map(({ action, via }) => `${via}: ${action}`);
-const alarmsOf = (id: string) =>
-  stack.log.filter(({ msg, keyId }) => msg === 'value of a key rejected' && keyId === id).map(({ reason }) => reason);
+const auditOf = (id: string) => auditIn(stack, id);
+const alarmsOf = (id: string) => alarmsIn(stack, id);
 /** The status of an operator's call. */
 const act = async (method: string, path: string, body?: unknown) => (await stack.admin(method, path, body)).status;
 
