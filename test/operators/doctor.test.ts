@@ -8,8 +8,8 @@ import { faultyCore, OK } from '../support/faulty-core.ts';
 import { type Answer, send } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { get } from '../support/operators.ts';
-import { startRedisServer } from '../support/redis.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
+import { ownRedis } from '../support/redis-database.ts';
 import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 import { startWorkers } from '../support/workers.ts';
@@ -154,8 +154,7 @@ test('the doctor reports an unreachable Redis and an unreachable core', async ()
 });
 
 test('the doctor reports the default user of Redis', async () => {
-  const plain = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
-  cleanUp(plain.stop);
+  const plain = await ownRedis({ appendonly: 'yes', dir: await temporaryFolder() });
   expect(await badOf(await startStack({ REDIS_URL: plain.url, REDIS_TIMEOUT_MS: '2000' }))).toEqual([
     expect.objectContaining({ about: 'redis user', status: 'warning' }),
   ]);
@@ -272,8 +271,7 @@ async function hangingCore() {
 }
 
 test('/readyz reports a hanging Redis without waiting for it and without a probe of the core', async () => {
-  const [redis, core] = [await startRedisServer(), await hangingCore()];
-  cleanUp(redis.stop);
+  const [redis, core] = [await ownRedis(), await hangingCore()];
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250', CORE_URL: core.url });
   await polled(stack).toBe('well');
   redis.pause();
@@ -310,8 +308,7 @@ test('/readyz reports a single hanging core from an unanswered request until the
 });
 
 test('the first /readyz and the first state for the console wait only briefly for checks and name what hangs', async () => {
-  const [redis, core] = [await startRedisServer(), await hangingCore()];
-  cleanUp(redis.stop);
+  const [redis, core] = [await ownRedis(), await hangingCore()];
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '5000', CORE_URL: core.url });
   core.hangs = true;
   redis.pause();

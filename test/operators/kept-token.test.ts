@@ -4,7 +4,6 @@ import { expect, test } from 'vitest';
 import { readCoreSettings } from '../../core/config.ts';
 import { readGatewaySettings } from '../../gateway/config.ts';
 import { keptToken, tokenFile } from '../../gateway/operators/tokens.ts';
-import { carriesToken } from '../../shared/http/request-head.ts';
 import { bearerTokens } from '../../shared/http/service.ts';
 import { CLI } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
@@ -85,26 +84,6 @@ test('a start on a full disk fails with a message and leaves no file; a later st
   expect((await readdir(folder)).filter((name) => !['lock', 'reserve'].includes(name))).toEqual([]);
   const { addresses } = await startService('gateway/main.ts', settingsIn(folder));
   expect((await send(`${addresses.admin}/plans`)).status).toBe(401);
-});
-
-test.for([
-  [undefined, ''],
-  ['', ''],
-  ['Bearer', ''],
-  ['Bearer ', ''],
-  ['Bearer x', ''],
-  [undefined, 'token-of-the-tests'],
-  ['', 'token-of-the-tests'],
-  ['Bearer ', 'token-of-the-tests'],
-  ['Bearer token-of-the-test', 'token-of-the-tests'],
-] as const)('the header %j is not accepted for the token %j', ([header, expected]) => {
-  expect(carriesToken(header, [expected])).toBe(false);
-  expect(carriesToken(header, [])).toBe(false);
-  expect(carriesToken(header, ['', expected, 'another-token-than-that'])).toBe(false);
-});
-
-test('the token is accepted whatever the case of the scheme', () => {
-  expect(carriesToken('bearer token-of-the-tests', ['token-of-the-tests'])).toBe(true);
 });
 
 test('a service cannot be created with an empty token, which is not the same as none', () => {
