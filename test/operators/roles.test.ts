@@ -90,14 +90,19 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect(JSON.stringify(stack.log)).not.toContain(token.slice(12));
   });
 
-  test('a token that is nearly right, truncated or empty gets 401', async () => {
+  test('a token that is nearly right, truncated or empty gets 401, and the scheme may be in lower case', async () => {
     const stack = await startStack(environment);
     const { id, token } = await tokenFor(stack, 'admin');
     const last = token.at(-2) === 'A' ? 'B' : 'A';
     const wrong = [`${token.slice(0, -2)}${last}${token.at(-1)}`, token.slice(0, -1), `op_${id}_`, `op_${id}`, id, ''];
     for (const text of wrong)
       expect([text, (await callWith(stack, text, 'GET', '/plans')).status]).toEqual([text, 401]);
-    expect((await callWith(stack, undefined, 'GET', '/plans')).status).toBe(401);
+    const statusWith = async (headers: Record<string, string>) =>
+      (await stack.admin('GET', '/plans', undefined, { key: undefined, headers })).status;
+    expect(await statusWith({ authorization: `bearer ${token}` })).toBe(200);
+    expect(await statusWith({})).toBe(401);
+    for (const authorization of ['', 'Bearer', 'Bearer ', 'Bearer x', `Basic ${token}`, token])
+      expect([authorization, await statusWith({ authorization })]).toEqual([authorization, 401]);
   });
 });
 
