@@ -51,6 +51,9 @@ export async function codeOf(stack: Stack, key: string): Promise<unknown> {
 export const issueId = async (stack: Stack, key?: Record<string, unknown>): Promise<string> =>
   idOf(await stack.issueKey(key));
 
+/** The rest of the day limit, from the RateLimit field of the IETF draft. */
+export const dayLeft = ({ headers }: Answer): number => Number(/"day";r=(\d+)/.exec(String(headers.ratelimit))?.[1]);
+
 /** The reasons of the alarms about values of a key that were typed by hand. */
 export const alarmsOf = ({ log }: Pick<Stack, 'log'>, id: string): unknown[] =>
   log.filter(({ msg, keyId }) => msg === 'value of a key rejected' && keyId === id).map(({ reason }) => reason);
