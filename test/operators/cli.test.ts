@@ -1,51 +1,50 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { ActivityAnswer } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl, ctlWith, operatorOf } from '../support/ctl.ts';
 import { bareCore } from '../support/faulty-core.ts';
 import { ask, issueId, operatorsRedis, statusOf } from '../support/operators.ts';
-import { bothStacks, startStack } from '../support/stack.ts';
+import { startStack } from '../support/stack.ts';
 
-const { url, redis, fresh } = await operatorsRedis();
+const { redis, fresh } = await operatorsRedis();
 
-describe.for(bothStacks(url))('with %s', async ([, environment]) => {
-  const stack = await startStack({ ...environment, ADMIN_TOKEN: '' });
-  const local = { ADMIN_PORT: new URL(stack.adminUrl).port, DATA_DIR: stack.directory };
-  const run = (words: string) => ctlWith(local, ...words.split(' '));
+/** A gateway with a generated token, which ctl finds in its folder. */
+const stack = await startStack({ ADMIN_TOKEN: '' });
+const local = { ADMIN_PORT: new URL(stack.adminUrl).port, DATA_DIR: stack.directory };
+const run = (words: string) => ctlWith(local, ...words.split(' '));
 
-  test('ctl issues, lists and revokes a key', async () => {
-    const created = await run('keys create --plan pro --name acme');
-    expect(created).toMatchObject({ code: 0, err: '' });
-    const key = /^as_\w+$/m.exec(created.out)?.[0] ?? '';
-    const id = idOf(key);
-    expect((await ask(stack, key)).headers['x-ratelimit-limit']).toBe('300');
+test('ctl issues, lists and revokes a key', async () => {
+  const created = await run('keys create --plan pro --name acme');
+  expect(created).toMatchObject({ code: 0, err: '' });
+  const key = /^as_\w+$/m.exec(created.out)?.[0] ?? '';
+  const id = idOf(key);
+  expect((await ask(stack, key)).headers['x-ratelimit-limit']).toBe('300');
 
-    const listed = await run('keys list');
-    expect(listed.out).toMatch(new RegExp(`^${id}  acme  pro  +active .* 1 +0 `, 'm'));
-    expect(listed.out).not.toContain(key);
+  const listed = await run('keys list');
+  expect(listed.out).toMatch(new RegExp(`^${id}  acme  pro  +active .* 1 +0 `, 'm'));
+  expect(listed.out).not.toContain(key);
 
-    expect(await run(`keys revoke ${id} --yes`)).toMatchObject({ code: 0, out: `Revoked ${id}.\n` });
-    expect(await statusOf(stack, key)).toBe(401);
-    const again = await run(`keys revoke ${id} --yes`);
-    expect(again).toMatchObject({ code: 3, out: '', err: 'There is no such key.\n' });
+  expect(await run(`keys revoke ${id} --yes`)).toMatchObject({ code: 0, out: `Revoked ${id}.\n` });
+  expect(await statusOf(stack, key)).toBe(401);
+  const again = await run(`keys revoke ${id} --yes`);
+  expect(again).toMatchObject({ code: 3, out: '', err: 'There is no such key.\n' });
+});
+
+test('ctl shows and changes plans', async () => {
+  const set = await run('plans set business --minute 2000 --ban-after 5');
+  expect(set).toMatchObject({ code: 0, err: expect.stringMatching(/^business\.minute +1000 -> 2000$/m) });
+  expect((await run('plans show')).out).toMatch(/^business +2000 +100000 +5 +30 +300 .*enforce$/m);
+  expect(JSON.parse((await run('--json plans show')).out)).toMatchObject({
+    business: { minute: 2_000, day: 100_000, ban_after: 5 },
   });
+  const back = await run('plans set business --minute 1000 --ban-after none');
+  expect(back).toMatchObject({ code: 0, err: expect.stringMatching(/^business\.ban_after +5 -> none$/m) });
+  expect((await run('plans show')).out).toMatch(/^business +1000 +100000 +5 × minute +30 +300 .*enforce$/m);
+});
 
-  test('ctl shows and changes plans', async () => {
-    const set = await run('plans set business --minute 2000 --ban-after 5');
-    expect(set).toMatchObject({ code: 0, err: expect.stringMatching(/^business\.minute +1000 -> 2000$/m) });
-    expect((await run('plans show')).out).toMatch(/^business +2000 +100000 +5 +30 +300 .*enforce$/m);
-    expect(JSON.parse((await run('--json plans show')).out)).toMatchObject({
-      business: { minute: 2_000, day: 100_000, ban_after: 5 },
-    });
-    const back = await run('plans set business --minute 1000 --ban-after none');
-    expect(back).toMatchObject({ code: 0, err: expect.stringMatching(/^business\.ban_after +5 -> none$/m) });
-    expect((await run('plans show')).out).toMatch(/^business +1000 +100000 +5 × minute +30 +300 .*enforce$/m);
-  });
-
-  test('an enterprise key is created with its own limits', async () => {
-    const created = await run('--json keys create --plan enterprise --name big --minute 5 --day 50');
-    expect(JSON.parse(created.out)).toMatchObject({ plan: 'enterprise', minute: 5, day: 50, state: 'active' });
-  });
+test('an enterprise key is created with its own limits', async () => {
+  const created = await run('--json keys create --plan enterprise --name big --minute 5 --day 50');
+  expect(JSON.parse(created.out)).toMatchObject({ plan: 'enterprise', minute: 5, day: 50, state: 'active' });
 });
 
 test('ctl activity shows who did what to a key, and why', async () => {
