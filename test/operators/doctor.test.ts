@@ -212,14 +212,10 @@ test('ctl doctor prints a readable report and exits with 1 if there is a fault',
 });
 
 /** A core that answers /readyz and reads with these statuses. */
-async function coreWith(ready: number, read: number) {
-  const paths: string[] = [];
-  const url = await serveHttp(({ url: path = '' }, response) => {
-    paths.push(path);
-    response.writeHead(path === '/readyz' ? ready : read, { 'content-length': 0 }).end();
+const coreWith = (ready: number, read: number) =>
+  serveHttp(({ url }, response) => {
+    response.writeHead(url === '/readyz' ? ready : read, { 'content-length': 0 }).end();
   });
-  return { url, paths };
-}
 
 const findingsOn = async (CORE_URL: string) =>
   (await examine(await startStack({ CORE_URL }))).filter(({ about }) => about.startsWith('core '));
@@ -238,8 +234,7 @@ test.for([
 ] as const)(
   'a core that answers /readyz with %i and a read with %i is reported as %s',
   async ([ready, read, status, found]) => {
-    const core = await coreWith(ready, read);
-    const [finding, ...others] = await findingsOn(core.url);
+    const [finding, ...others] = await findingsOn(await coreWith(ready, read));
     expect([finding, others]).toMatchObject([{ status, found: expect.stringMatching(found) }, []]);
     if (status === 'warning') expect(finding?.advice).toMatch(/several.*\/readyz/);
   },
@@ -247,7 +242,7 @@ test.for([
 
 test('the doctor requires /readyz of several cores, because a core without it gets no requests', async () => {
   const cores = [await coreWith(404, 200), await coreWith(200, 200)];
-  const found = await findingsOn(cores.map(({ url }) => url).join());
+  const found = await findingsOn(cores.join());
   expect(found.map(({ status }) => status).sort()).toEqual(['fault', 'good']);
 });
 
