@@ -1,6 +1,5 @@
 import { CoreSettings } from '../core/config.ts';
 import { GatewaySettings } from '../gateway/config.ts';
-import { readSettings, type Settings } from '../shared/process/env.ts';
 
 const { HOST, PORT, DATABASE_URL } = CoreSettings.shape;
 const { CORE_URL } = GatewaySettings.shape;
@@ -15,8 +14,6 @@ export const LocalSettings = GatewaySettings.safeExtend({
   DATABASE_URL: DATABASE_URL.unwrap().optional().describe('database of the core. Unset: a SQLite file in `DATA_DIR`'),
 });
 
-export type LocalSettings = Settings<typeof LocalSettings>;
-
 export const LOCAL_PROGRAM = {
   about: 'Core and gateway on this machine, with embedded storage and a demo key per plan. Ctrl-C stops both.',
   command: 'npm start',
@@ -27,7 +24,3 @@ export const LOCAL_PROGRAM = {
       .describe('URLs of an API of your own. Unset: the store is started, at `CORE_HOST` and `CORE_PORT`'),
   },
 };
-
-/** @throws {SettingsError} naming every fault of both services' settings, and every argument */
-export const readLocalSettings = (environment: NodeJS.ProcessEnv, args: readonly string[]): LocalSettings =>
-  readSettings(LocalSettings, environment, args);

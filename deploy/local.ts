@@ -8,11 +8,11 @@ import { type AdminAddress, AdminError, exchange, findAdmin } from '../gateway/o
 import { tokenFile } from '../gateway/operators/tokens.ts';
 import { asksForHelp } from '../shared/process/arguments.ts';
 import { COMPILED } from '../shared/process/compile-cache.ts';
-import { SettingsError } from '../shared/process/env.ts';
+import { readSettings, SettingsError } from '../shared/process/env.ts';
 import { printHelp } from '../shared/process/help.ts';
 import { LOGS_TO_4 } from '../shared/process/log-descriptor.ts';
 import { explain, tryPort } from '../shared/process/run.ts';
-import { LOCAL_PROGRAM, type LocalSettings, readLocalSettings } from './local-settings.ts';
+import { LOCAL_PROGRAM, LocalSettings } from './local-settings.ts';
 import { TerminalLog } from './log-terminal.ts';
 
 /**
@@ -69,9 +69,9 @@ if (keys !== undefined) printWelcome(keys);
 terminal?.showRequests();
 
 /** Reports the faults of both services at once, and starts neither. */
-function readOrExit(): LocalSettings {
+function readOrExit() {
   try {
-    return readLocalSettings(process.env, process.argv.slice(2));
+    return readSettings(LocalSettings, process.env, process.argv.slice(2));
   } catch (fault) {
     if (!(fault instanceof SettingsError)) throw fault;
     process.stderr.write(`${fault.message}\n`);

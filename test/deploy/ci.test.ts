@@ -2,25 +2,21 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
-import { type Ended, startProcess } from '../support/process.ts';
+import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
 /** Tests .ci/run and .ci/containers with a fake npm that prints what a run would print. */
-
-interface Says {
-  /** Shell commands in place of the tests. */
-  readonly tests?: string;
-  /** Shell commands in place of the tests in containers. */
-  readonly containers?: string;
-}
 
 const WELL = 'echo "23 passed, 0 failed"';
 const TESTS = 'echo "2800 passed, 0 failed, 1 skipped"; echo "% of lines"';
 /** Ignores SIGTERM, and leaves a process behind that keeps its standard output open. */
 const HANGS = `setsid sleep 600 & echo $! > "$LEFT"; trap '' TERM; while :; do sleep 1; done`;
 
-/** Resolves once no process has the program's output open. */
-async function run(command: string, says: Says, ...args: string[]): Promise<Ended & { left: string }> {
+/**
+ * Resolves once no process has the program's output open.
+ * @param says shell commands in place of the tests, and of the tests in containers
+ */
+async function run(command: string, says: { tests?: string; containers?: string }, ...args: string[]) {
   const folder = await temporaryFolder();
   const npm = `#!/bin/sh
 case "$*" in

@@ -6,7 +6,7 @@ import { judge } from '../support/allowance-checker.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { knowServices } from '../support/described-answers.ts';
 import { listeningCore } from '../support/faulty-core.ts';
-import { CONFIGURATION, checkConfiguration, type Haproxy, startHaproxy } from '../support/haproxy.ts';
+import { CONFIGURATION, type Haproxy, startHaproxy } from '../support/haproxy.ts';
 import { post, send } from '../support/http.ts';
 import { hammer, readAndWrite } from '../support/load.ts';
 import type { LogLine } from '../support/log.ts';
@@ -92,17 +92,6 @@ function nextTime({ out }: Haproxy, what: string): () => Promise<void> {
 }
 
 const { first, second, haproxy, issueKey } = await startTopology();
-
-test('haproxy accepts the configuration without errors and warnings', () => {
-  const environment = {
-    BIND: '127.0.0.1:1',
-    HEALTH_BIND: '127.0.0.1:2',
-    GATEWAY_1: '10.0.0.1:1',
-    GATEWAY_2: '10.0.0.2:1',
-  };
-  expect(checkConfiguration({ ...environment, ADMIN_PORT_1: '3', ADMIN_PORT_2: '4' })).toEqual({ status: 0, said: '' });
-  expect(checkConfiguration(environment).status).toBe(1);
-});
 
 test("haproxy's own errors have the API's codes and statuses", () => {
   const own = [...readFileSync(CONFIGURATION, 'utf8').matchAll(/^ *http-error status (\d+) .* string '([^']*)'/gm)];

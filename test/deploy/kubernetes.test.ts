@@ -28,15 +28,18 @@ import { temporaryFolder } from '../support/stack.ts';
 
 const manifests = manifestsOf(OVERLAY);
 const workloads = workloadsOf(manifests);
-const ofKind = (kind: string) => manifests.filter((manifest) => manifest.kind === kind);
+const named = (kind: string, name: string) =>
+  manifests.find((manifest) => manifest.kind === kind && manifest.metadata.name === name) as Manifest;
+const workloadOf = (name: string) => workloads.find((workload) => workload.name === name) as Workload;
+const containerOf = ({ pod }: Pick<Workload, 'pod'>) => pod.containers[0] as Container;
 const secrets = freshSecrets();
 
 /** The compiler's errors for manifests as values of the API's types. Unlike the schemas, it reports unknown fields. */
 async function typeFaults(given: readonly Manifest[]): Promise<string> {
   const folder = await temporaryFolder();
-  const lines = given.map((manifest) => {
+  const lines = given.map((manifest, at) => {
     const type = `import('${moduleOf(manifest)}').I${manifest.kind}`;
-    return `export const manifest${lineNumber()}: ${type} = ${JSON.stringify(manifest)};`;
+    return `export const manifest${at}: ${type} = ${JSON.stringify(manifest)};`;
   });
   await writeFile(join(folder, 'manifests.ts'), lines.join('\n'));
   await writeFile(join(folder, 'package.json'), '{"type":"module"}');
@@ -48,13 +51,6 @@ async function typeFaults(given: readonly Manifest[]): Promise<string> {
   return code === 0 ? '' : out;
 }
 
-let lines = 0;
-const lineNumber = () => (lines += 1);
-
-/** The same manifest with the name of one field misspelled everywhere. */
-const misspelled = (manifest: Manifest, from: string, to: string): Manifest =>
-  JSON.parse(JSON.stringify(manifest).replace(`"${from}"`, `"${to}"`)) as Manifest;
-
 test('manifests conform to the Kubernetes schemas', async () => {
   for (const manifest of manifests) {
     const { [manifest.kind]: Model } = await import(moduleOf(manifest));
@@ -65,9 +61,9 @@ test('manifests conform to the Kubernetes schemas', async () => {
 
 test('manifests have no unknown fields', async () => {
   expect(await typeFaults(manifests)).toBe('');
-  const [gateway] = ofKind('Deployment').filter(({ metadata }) => metadata.name === 'gateway') as [Manifest];
-  const bad = misspelled(gateway, 'readOnlyRootFilesystem', 'readOnlyRootFileSystem');
-  expect(await typeFaults([bad])).toMatch(/readOnlyRootFileSystem.* does not exist/);
+  const gateway = JSON.stringify(named('Deployment', 'gateway'));
+  const misspelled = JSON.parse(gateway.replace('"readOnlyRootFilesystem"', '"readOnlyRootFileSystem"'));
+  expect(await typeFaults([misspelled])).toMatch(/readOnlyRootFileSystem.* does not exist/);
 }, 60_000);
 
 test('kustomizations name every manifest and only existing files', () => {
@@ -98,7 +94,7 @@ test('every ConfigMap used by a volume exists', () => {
 });
 
 describe.each(workloads)('$name', ({ pod }) => {
-  const [container] = pod.containers as [Container];
+  const container = containerOf({ pod });
 
   test('runs as an unprivileged user on a read-only root file system', () => {
     expect(pod).toMatchObject({
@@ -135,43 +131,51 @@ describe.each(workloads)('$name', ({ pod }) => {
 test.each(workloads.filter(({ kind }) => kind !== 'CronJob'))(
   '$name is selected by the Service with its name, on ports that the pod has',
   ({ name, labels, pod }) => {
-    const [service] = ofKind('Service').filter(({ metadata }) => metadata.name === name) as [Manifest];
+    const service = named('Service', name);
     expect(labels).toMatchObject(service.spec.selector);
     const ports = pod.containers[0]?.ports.map((port) => port.name);
     for (const { targetPort } of service.spec.ports) expect(ports).toContain(targetPort);
   },
 );
 
+test('gateways find every ready core: their CORE_URL names a headless Service', () => {
+  const { hostname, port } = new URL(environmentOf(containerOf(workloadOf('gateway'))).CORE_URL ?? '');
+  const service = named('Service', hostname);
+  expect(service.spec).toMatchObject({ clusterIP: 'None', publishNotReadyAddresses: false });
+  const core = workloadOf('core');
+  expect(core.labels).toMatchObject(service.spec.selector);
+  // A headless Service cannot map ports.
+  expect(containerOf(core).ports.map(({ containerPort }) => String(containerPort))).toContain(port);
+});
+
 describe('the backup and restore jobs', () => {
   const jobs = workloads.filter(({ kind }) => kind === 'CronJob');
-  const ofJob = (wanted: string) => ofKind('CronJob').find(({ metadata }) => metadata.name === wanted) as Manifest;
 
   test('run the script from their ConfigMap, on one volume, one at a time', () => {
     expect(jobs.map(({ name }) => name)).toEqual(['backup', 'restore']);
     for (const { name, pod } of jobs) {
-      const [{ command, volumeMounts = [] }] = pod.containers as [Container];
+      const { command, volumeMounts = [] } = containerOf({ pod });
       expect(command?.slice(0, 4)).toEqual(['sh', '/etc/backup/backup.sh', '/backups', '14']);
       expect(command?.slice(4)).toEqual(name === 'restore' ? ['restore'] : []);
       expect(volumeMounts.map(({ mountPath }) => mountPath)).toEqual(['/etc/backup', '/backups']);
       expect(pod.volumes).toContainEqual({ name: 'backups', persistentVolumeClaim: { claimName: 'backups' } });
       expect(pod).toMatchObject({ restartPolicy: 'Never', securityContext: { fsGroup: 1_000 } });
-      expect(ofJob(name).spec.concurrencyPolicy).toBe('Forbid');
+      expect(named('CronJob', name).spec.concurrencyPolicy).toBe('Forbid');
     }
-    expect(ofKind('PersistentVolumeClaim').map(({ metadata }) => metadata.name)).toContain('backups');
+    expect(named('PersistentVolumeClaim', 'backups')).toBeDefined();
     expect(existsSync(join(ROOT, 'deploy/backup/backup.sh'))).toBe(true);
-    expect(ofJob('backup').spec.suspend).toBe(undefined);
-    expect(ofJob('restore').spec.suspend).toBe(true);
+    expect(named('CronJob', 'backup').spec.suspend).toBe(undefined);
+    expect(named('CronJob', 'restore').spec.suspend).toBe(true);
   });
 
   test('find a gateway through the Service of its admin listener', () => {
-    const [service] = ofKind('Service').filter(({ metadata }) => metadata.name === 'gateway-admin') as [Manifest];
-    const [gateway] = workloads.filter(({ name }) => name === 'gateway') as [Workload];
-    const [{ ports }] = gateway.pod.containers as [Container];
+    const service = named('Service', 'gateway-admin');
+    const gateway = workloadOf('gateway');
     expect(gateway.labels).toMatchObject(service.spec.selector);
     expect(service.spec.ports).toEqual([{ name: 'admin', port: 9_090, targetPort: 'admin' }]);
-    expect(ports.find((port) => port.name === 'admin')?.containerPort).toBe(9_090);
+    expect(containerOf(gateway).ports).toContainEqual({ name: 'admin', containerPort: 9_090 });
     for (const { pod } of jobs) {
-      const { ADMIN_HOST, ...others } = environmentOf(pod.containers[0] as Container);
+      const { ADMIN_HOST, ...others } = environmentOf(containerOf({ pod }));
       expect([ADMIN_HOST, Object.keys(others)]).toEqual(['gateway-admin', ['ADMIN_TOKEN']]);
     }
   });
@@ -187,22 +191,21 @@ function environmentOf({ env }: Container): Record<string, string> {
   return environment;
 }
 
-/** Variables that others refer to. */
-const buildingBlocks = ({ env }: Container): string[] =>
-  env.flatMap(({ value = '' }) => [...value.matchAll(/\$\((\w+)\)/g)].map(([, used = '']) => used));
-
 describe.each([
   ['core', readCoreSettings],
   ['gateway', readGatewaySettings],
 ] as const)('%s', (name, readSettings) => {
-  const [{ labels, pod }] = workloads.filter((workload) => workload.name === name) as [(typeof workloads)[number]];
-  const [container] = pod.containers as [Container];
+  const { labels, pod } = workloadOf(name);
+  const container = containerOf({ pod });
   const image = imageSettings(readDockerfile(), name);
   const environment = { ...image.environment, ...environmentOf(container) };
   const settings: Record<string, unknown> = readSettings(environment);
 
   test('its environment contains only known settings with valid values', () => {
-    const blocks = buildingBlocks(container);
+    // Variables that others refer to.
+    const blocks = container.env.flatMap(({ value = '' }) =>
+      [...value.matchAll(/\$\((\w+)\)/g)].map(([, used]) => used),
+    );
     for (const setting of Object.keys(environment))
       if (!blocks.includes(setting)) expect(settings).toHaveProperty(setting);
     const ports = Object.fromEntries(container.ports.map((port) => [port.name, port.containerPort]));
@@ -225,20 +228,16 @@ describe.each([
   });
 
   test('never has fewer than two pods, spreads them, and scales and disrupts them gradually', () => {
-    const own = (kind: string) => ofKind(kind).find(({ metadata }) => metadata.name === name);
-    const [deployment, scaler, budget] = [
-      own('Deployment'),
-      own('HorizontalPodAutoscaler'),
-      own('PodDisruptionBudget'),
-    ];
-    expect(deployment?.spec.replicas).toBe(undefined);
-    expect(deployment?.spec.strategy.rollingUpdate.maxUnavailable).toBe(0);
-    expect(scaler?.spec.scaleTargetRef).toEqual({ apiVersion: 'apps/v1', kind: 'Deployment', name });
-    expect(scaler?.spec.minReplicas).toBeGreaterThanOrEqual(2);
-    expect(budget?.spec.maxUnavailable).toBe(1);
+    const [deployment, budget] = [named('Deployment', name).spec, named('PodDisruptionBudget', name).spec];
+    const scaler = named('HorizontalPodAutoscaler', name).spec;
+    expect(deployment.replicas).toBe(undefined);
+    expect(deployment.strategy.rollingUpdate.maxUnavailable).toBe(0);
+    expect(scaler.scaleTargetRef).toEqual({ apiVersion: 'apps/v1', kind: 'Deployment', name });
+    expect(scaler.minReplicas).toBeGreaterThanOrEqual(2);
+    expect(budget.maxUnavailable).toBe(1);
     const spread = pod.topologySpreadConstraints?.map(({ labelSelector }) => labelSelector.matchLabels) ?? [];
     expect(spread).toHaveLength(2);
-    const selectors: Labels[] = [budget, deployment].map((one) => one?.spec.selector.matchLabels);
+    const selectors: Labels[] = [budget, deployment].map(({ selector }) => selector.matchLabels);
     for (const selector of [...selectors, ...spread]) expect(labels).toMatchObject(selector);
   });
 });

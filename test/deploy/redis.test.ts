@@ -1,13 +1,13 @@
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { expect, test, vi } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { freshSecrets, readCompose } from '../support/compose.ts';
 import { send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
 import { ROOT, type Started, startProcess } from '../support/process.ts';
+import { connectionTo } from '../support/redis-database.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 
 /** Tests Redis as compose.yaml starts it: with its start.sh, redis.conf, users.acl, environment and health check. */
@@ -29,14 +29,8 @@ async function start(): Promise<Started> {
 }
 
 async function as(username: string, secret: string): Promise<Redis> {
-  const redis = new Redis(`redis://127.0.0.1:${port}`, {
-    username,
-    password: secret,
-    retryStrategy: () => null,
-    lazyConnect: true,
-  });
-  redis.on('error', () => {});
-  cleanUp(() => redis.disconnect());
+  const own = { username, password: secret, retryStrategy: () => null, lazyConnect: true };
+  const redis = connectionTo(`redis://127.0.0.1:${port}`, own);
   await redis.connect();
   return redis;
 }

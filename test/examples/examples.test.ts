@@ -1,25 +1,15 @@
 import { expect, test } from 'vitest';
-import { parseApiKey } from '../../gateway/limiter/credential.ts';
-import { post, send } from '../support/http.ts';
+import { idOf } from '../support/api-key.ts';
+import { post } from '../support/http.ts';
 import { type Ended, startProcess } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
+import { usedUpKey } from './used-up-key.ts';
 
 const stack = await startStack();
 const pets = `${stack.gateway}/v1/pets`;
 
-/**
- * Issues a key and uses up its tokens with `spent` requests. The next token is available after ten seconds, which
- * leaves enough time to start a process.
- */
-async function exhaustedKey(): Promise<{ key: string; spent: number }> {
-  const key = await stack.issueKey({ minute: 6, day: 1_000 });
-  for (let spent = 1; ; spent++) {
-    if ((await send(pets, { key })).status === 429) return { key, spent };
-  }
-}
-
-const statusesOf = (key: string): unknown[] =>
-  stack.log.filter(({ keyId }) => keyId === parseApiKey(key)?.id).map(({ status }) => status);
+/** The next token is available after ten seconds, which leaves enough time to start a process. */
+const MINUTE = 6;
 
 interface Run {
   readonly ended: Ended;
@@ -28,9 +18,10 @@ interface Run {
 }
 
 async function run(command: string, example: string): Promise<Run> {
-  const { key, spent } = await exhaustedKey();
+  const key = await usedUpKey(stack, MINUTE);
   const ended = await startProcess(command, [example], { STORE_URL: stack.gateway, API_KEY: key }).ended;
-  return { ended, statuses: () => statusesOf(key).slice(spent) };
+  const statuses = () => stack.log.filter(({ keyId }) => keyId === idOf(key)).map(({ status }) => status);
+  return { ended, statuses: () => statuses().slice(MINUTE) };
 }
 
 await post(pets, { name: 'Rex', categoryId: 1 }, { key: await stack.issueKey() });
@@ -54,7 +45,7 @@ test.for(['curl', 'fetch', 'undici', 'a generated client'].map((name, at) => [na
 
 test.for([
   ['curl', 'sh', 'test/examples/limits-curl.sh', /"name":"test","plan":"free","minute":\{"limit":6,"remaining":[0-6],/],
-  ['fetch', process.execPath, 'test/examples/limits-fetch.ts', /^free: \d of 6 a minute, 99\d of 1000 a day$/m],
+  ['fetch', process.execPath, 'test/examples/limits-fetch.ts', /^free: \d of 6 a minute, 9999\d of 100000 a day$/m],
 ] as const)('%s shows the limit status of a key that would be refused', async ([, command, example, reported]) => {
   const { ended, statuses } = await run(command, example);
   expect(ended).toMatchObject({ code: 0, out: expect.stringMatching(reported) });

@@ -92,22 +92,9 @@ function dataOf<A extends Any, S extends A['status']>(answer: A, wanted: S): Ext
   return answer.data;
 }`;
 
+/** The client that fetches, whose values are also checked with zod. */
 const ORVAL: Generator = {
   name: 'orval',
-  generate: `import orval from 'orval';\n${orval('fetch', 'client.ts')}`,
-  use: `${IMPORTS}
-import { createPet, getLimits, getPet, listPets } from './client.ts';
-${ORVAL_CLIENT}
-await useStore({
-  create: async (pet) => dataOf(await createPet(pet, init), 201),
-  get: async (petId) => dataOf(await getPet(petId, init), 200),
-  list: async () => dataOf(await listPets({ limit: 100 }, init), 200),
-  limits: async () => dataOf(await getLimits({}, init), 200),
-});`,
-};
-
-const ORVAL_ZOD: Generator = {
-  name: 'orval with zod',
   generate: `import orval from 'orval';\n${orval('fetch', 'client.ts')}\n${orval('zod', 'checks.ts')}`,
   use: `${IMPORTS}
 import * as checks from './checks.ts';
@@ -121,7 +108,7 @@ await useStore({
 });`,
 };
 
-export const GENERATORS: readonly Generator[] = [OPENAPI_TYPESCRIPT, HEY_API, ORVAL, ORVAL_ZOD];
+export const GENERATORS: readonly Generator[] = [OPENAPI_TYPESCRIPT, HEY_API, ORVAL];
 
 /** As strict as generated code allows. */
 const TSCONFIG = {

@@ -1,30 +1,25 @@
 import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 import type { Used } from '../support/use-store.ts';
 import { GENERATORS, type Generator, generated } from './generated-clients.ts';
 import { importIntoPostman, requestsOf, runInNewman } from './postman.ts';
+import { usedUpKey } from './used-up-key.ts';
 
 /** Generated clients add a pet with and without a status, get and list pets, and wait when they are refused. */
 
 const stack = await startStack();
 
-/** Issues a key and uses up its tokens. The next request is refused and must wait three seconds. */
-async function usedUpKey(): Promise<string> {
-  const key = await stack.issueKey({ minute: 20, day: 1_000 });
-  const answers = await Promise.all(Array.from({ length: 20 }, () => send(`${stack.gateway}/v1/pets`, { key })));
-  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
-  return key;
-}
+/** Once a key's tokens are used up, the next request is refused and must wait three seconds. */
+const MINUTE = 20;
 
 const refusalsOf = (key: string) =>
   stack.log.filter(({ keyId, status }) => keyId === idOf(key) && status === 429).length;
 
 async function use(generator: Generator) {
   const client = await generated(generator, stack.gateway);
-  const key = await usedUpKey();
+  const key = await usedUpKey(stack, MINUTE);
   const before = refusalsOf(key);
   const used = JSON.parse(await client(key)) as Used;
   return { ...used, refusals: refusalsOf(key) - before };
@@ -50,15 +45,11 @@ test.skipIf(thoroughly(0, 1) === 1)('newman runs every request of an imported Po
   const { request } = add as NonNullable<typeof add>;
   const header = request.header.filter((one) => one.key !== 'Idempotency-Key');
   const body = { ...request.body, raw: '{"name":"Rex","categoryId":1}' };
-  const without = {
-    ...add,
-    id: 'without',
-    name: 'Add a pet without a status',
-    request: { ...request, header, body },
-  };
+  const name = 'Add a pet without a status';
+  const without = { ...add, id: 'without', name, request: { ...request, header, body } };
   // Adds a pet first, because the other examples get it.
   const inOrder = [add, without, ...requests.filter((one) => one !== add)].filter((one) => one !== undefined);
-  const key = await usedUpKey();
+  const key = await usedUpKey(stack, MINUTE);
   const ran = await runInNewman(inOrder, stack.gateway, key);
   const final = new Map(ran.map(({ name, status, text }) => [name, { status, text }]));
   expect([...final].map(([name, { status }]) => [name, status])).toEqual([

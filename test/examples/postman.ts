@@ -1,4 +1,5 @@
 import { createRequire } from 'node:module';
+import { promisify } from 'node:util';
 import { description } from '../support/description.ts';
 
 /** Imports the API's description into Postman as a collection, and runs it with newman. Neither package has types. */
@@ -10,7 +11,7 @@ const newman = require('newman') as { run: RunCollection };
 type Convert = (
   input: { type: 'string'; data: string },
   options: object,
-  done: (fault: Error | null, result: { result: boolean; reason?: string; output?: { data: Collection }[] }) => void,
+  done: (fault: Error | null, result: { reason?: string; output?: { data: Collection }[] }) => void,
 ) => void;
 
 type RunCollection = (
@@ -41,14 +42,12 @@ export interface Collection {
 }
 
 /** The collection, with examples as values. */
-export function importIntoPostman(): Promise<Collection> {
-  const { promise, resolve, reject } = Promise.withResolvers<Collection>();
-  convertV2({ type: 'string', data: description }, { parametersResolution: 'Example' }, (fault, { reason, output }) => {
-    const collection = output?.[0]?.data;
-    if (collection === undefined) reject(fault ?? new Error(reason));
-    else resolve(collection);
-  });
-  return promise;
+export async function importIntoPostman(): Promise<Collection> {
+  const input = { type: 'string', data: description } as const;
+  const { reason, output } = await promisify(convertV2)(input, { parametersResolution: 'Example' });
+  const collection = output?.[0]?.data;
+  if (collection === undefined) throw new Error(reason);
+  return collection;
 }
 
 /** All requests of a collection, in order. */
@@ -62,28 +61,15 @@ if (pm.response.code === 429) {
   pm.execution.setNextRequest(pm.info.requestId);
 }`;
 
-export interface Ran {
-  readonly name: string;
-  readonly status: number | undefined;
-  readonly text: string | undefined;
-}
-
 /** Runs requests in order. @param storeUrl the URL of the gateway */
-export function runInNewman(requests: readonly PostmanRequest[], storeUrl: string, key: string): Promise<Ran[]> {
-  const { promise, resolve, reject } = Promise.withResolvers<Ran[]>();
+export async function runInNewman(requests: readonly PostmanRequest[], storeUrl: string, key: string) {
   const event = [{ listen: 'test', script: { type: 'text/javascript', exec: WAIT.split('\n') } }];
   const auth = { type: 'bearer', bearer: [{ key: 'token', value: key, type: 'string' }] };
   const variable = [{ key: 'baseUrl', value: `${storeUrl}/v1` }];
   const info = { name: 'Store', schema: 'https://schema.getpostman.com/json/collection/v2.1.0/collection.json' };
   const collection = { info, item: [...requests], event, auth, variable };
-  newman.run({ collection, envVar: [], timeoutRequest: 30_000 }, (fault, summary) => {
-    if (fault !== null) reject(fault);
-    else
-      resolve(
-        summary.run.executions.map(({ item, response }) => {
-          return { name: item.name, status: response?.code, text: response?.text() };
-        }),
-      );
+  const { run } = await promisify(newman.run)({ collection, envVar: [], timeoutRequest: 30_000 });
+  return run.executions.map(({ item, response }) => {
+    return { name: item.name, status: response?.code, text: response?.text() };
   });
-  return promise;
 }

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { parseApiKey } from '../../gateway/limiter/credential.ts';
+import { idOf } from '../support/api-key.ts';
 import { startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 import { RETRYING_CLIENTS, type Work } from './retrying-clients.ts';
+import { usedUpKey } from './used-up-key.ts';
 
 /**
  * Tests real clients that respect Retry-After, with ten of each kind on one key. Without THOROUGH=1, only the kind in
@@ -18,23 +19,14 @@ const STRIKES = 2 * WORKERS;
 const LONGEST_WAIT_MS = 60_000;
 
 const stack = await startStack();
-const limits = { minute: LIMIT, day: 100_000, ban_after: STRIKES, ban_grace_seconds: 0 };
+const limits = { ban_after: STRIKES, ban_grace_seconds: 0 };
 expect((await stack.admin('PATCH', '/plans/free', limits)).status).toBe(200);
 const url = `${stack.gateway}/v1/pets`;
 const clients = Object.entries(RETRYING_CLIENTS).slice(0, thoroughly(Infinity, 1));
 
-/** Issues a key and uses up its tokens. */
-async function usedUpKey(): Promise<string> {
-  const key = await stack.issueKey();
-  const spend = () => fetch(url, { headers: { Authorization: `Bearer ${key}` } });
-  const spent = await Promise.all(Array.from({ length: LIMIT }, spend));
-  expect(new Set(spent.map(({ status }) => status))).toEqual(new Set([200]));
-  return key;
-}
-
 /** The keys by client. They are exhausted one at a time, so as not to open thousands of connections at once. */
 const keys = new Map<string, string>();
-for (const [name] of clients) keys.set(name, await usedUpKey());
+for (const [name] of clients) keys.set(name, await usedUpKey(stack, LIMIT));
 
 describe.concurrent('workers on one key', () => {
   test.for<[string, Work]>(clients)(
@@ -44,7 +36,7 @@ describe.concurrent('workers on one key', () => {
       const key = keys.get(name) ?? '';
       const end = performance.now() + RUN_MS;
       const statuses = (await Promise.all(Array.from({ length: WORKERS }, () => work(url, key, end)))).flat();
-      const lines = stack.log.filter(({ keyId }) => keyId === parseApiKey(key)?.id);
+      const lines = stack.log.filter(({ keyId }) => keyId === idOf(key));
       const outcomes = lines.map(({ outcome }) => outcome);
       const count = (outcome: string) => outcomes.filter((other) => other === outcome).length;
       const seconds = (performance.now() - end + RUN_MS) / 1_000;

@@ -2,9 +2,10 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { CoreSettings, readCoreSettings } from '../../core/config.ts';
-import { LocalSettings, readLocalSettings } from '../../deploy/local-settings.ts';
+import { LocalSettings } from '../../deploy/local-settings.ts';
 import { GatewaySettings, readGatewaySettings } from '../../gateway/config.ts';
 import { misspelt } from '../../shared/process/arguments.ts';
+import { readSettings } from '../../shared/process/env.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
@@ -35,7 +36,7 @@ test.for([
 });
 
 test('npm start suggests CORE_PORT for CORE_PROT, and the core suggests DATABASE_URL for DATABASE_URI', () => {
-  expect(() => readLocalSettings({ CORE_PROT: '7002' }, [])).toThrow('did you mean CORE_PORT?');
+  expect(() => readSettings(LocalSettings, { CORE_PROT: '7002' }, [])).toThrow('did you mean CORE_PORT?');
   expect(() => readCoreSettings({ DATABASE_URI: 'postgres://a' })).toThrow('did you mean DATABASE_URL?');
 });
 

@@ -1,13 +1,12 @@
 import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { ctl, ctlReading } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
-import { startRedisServer } from '../support/redis.ts';
+import { ask as askOnce, onRedis } from '../support/operators.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
 const KEYS = 400;
@@ -35,18 +34,16 @@ function ask(stacks: readonly Stack[], keys: readonly string[]) {
 }
 
 test('after FLUSHALL under load, a restore makes every key work again with its limits and usage', async () => {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
-  const redis = new Redis(server.url);
-  cleanUp(() => redis.disconnect());
-  const start = () => startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
+  const server = await ownRedis();
+  const redis = connectionTo(server.url);
+  const start = () => startStack(onRedis(server.url));
   const stacks = [await start(), await start()] as const;
   const [stack, other] = stacks;
   const issue = (_: unknown, day = 10_000) => stack.issueKey({ plan: 'enterprise', minute: 100_000, day });
   const keys = await inTurn(Array.from({ length: KEYS }), 8, (none) => issue(none));
   const quiet = await issue(undefined, 9);
   const banned = await issue(undefined);
-  for (let sent = 0; sent < 4; sent++) await send(`${stack.gateway}/v1/pets`, { key: quiet });
+  for (let sent = 0; sent < 4; sent++) await askOnce(stack, quiet);
   await stack.admin('PUT', `/keys/${idOf(banned)}/ban`, { seconds: 3_600, reason: 'asks without end' });
   const plans = await redis.hgetall('gateway:plans');
 
@@ -54,13 +51,10 @@ test('after FLUSHALL under load, a restore makes every key work again with its l
   await sleep(1_000);
   const backup = await ctl(stack, 'backup');
   expect([backup.code, backup.out.trimEnd().split('\n').at(-1)]).toEqual([0, `{"end":true,"keys":${KEYS + 2}}`]);
-  const admittedThen = new Map(
-    backup.out
-      .split('\n')
-      .filter((line) => line.startsWith('{"id"'))
-      .map((line) => JSON.parse(line) as { id: string; fields: Record<string, string> })
-      .map(({ id, fields }) => [id, Number(fields.admitted ?? 0)]),
-  );
+  const lines = backup.out.split('\n').filter((line) => line.startsWith('{"id"'));
+  const admittedThen = new Map<string, number>();
+  for (const { id, fields } of lines.map((line) => JSON.parse(line)))
+    admittedThen.set(id, Number(fields.admitted ?? 0));
   expect(clients.seen.every(({ status }) => status === 200)).toBe(true);
 
   await redis.flushall();
@@ -81,11 +75,11 @@ test('after FLUSHALL under load, a restore makes every key work again with its l
   expect(new Set(after.map(({ key }) => key)).size).toBe(KEYS);
   expect(new Set(after.map(({ status }) => status))).toEqual(new Set([200]));
   expect(await redis.hgetall('gateway:plans')).toEqual(plans);
-  expect((await send(`${other.gateway}/v1/pets`, { key: quiet })).headers).toMatchObject({
+  expect((await askOnce(other, quiet)).headers).toMatchObject({
     'x-ratelimit-limit': '9',
     'x-ratelimit-remaining': '4',
   });
-  expect((await send(`${other.gateway}/v1/pets`, { key: banned })).json).toMatchObject({ code: 'key_banned' });
+  expect((await askOnce(other, banned)).json).toMatchObject({ code: 'key_banned' });
   // Usage continues from the backup, exact to the request.
   const since = new Map<string, number>();
   for (const { at, key, status } of clients.seen)

@@ -1,25 +1,27 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl, ctlProcess, ctlReading, ctlWith, operatorOf } from '../support/ctl.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { scrape } from '../support/metrics.ts';
-import { ask, get, hashOf, issueId, onRedis, pagesOf, statusOf, tokenFor, viewOf } from '../support/operators.ts';
+import {
+  ask,
+  get,
+  hashOf,
+  issueId,
+  operatorsRedis,
+  pagesOf,
+  statusOf,
+  tokenFor,
+  viewOf,
+} from '../support/operators.ts';
 import { startProcess } from '../support/process.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
-const { url: redisUrl, redis } = await emptyDatabase();
-const settings = onRedis(redisUrl);
-const started = () => startStack(settings);
-
-/** Starts a stack on an empty Redis with the built-in plans. */
-async function fresh(): Promise<Stack> {
-  await redis.flushdb();
-  return await started();
-}
+const { url, redis, withRedis, fresh } = await operatorsRedis();
+const started = () => startStack(withRedis);
 
 /** Issues every kind of key that customers can have. `expected` maps each key to the status that it gets. */
 async function issueAll(stack: Stack, plain: number) {
@@ -71,146 +73,139 @@ const valuesIn = (file: string): unknown[] =>
     .slice(1)
     .map((line) => JSON.parse(line));
 
-describe('on Redis', () => {
-  test('hundreds of keys of every kind are restored unchanged, and a second restore changes nothing', async () => {
-    const [stack, other] = [await fresh(), await started()];
-    const { expected, own, big, usedUp, banned } = await issueAll(stack, 204);
-    await stack.admin('PATCH', '/plans/pro', { minute: 250 });
-    // If the table is lost, either gateway may write it back, so both must have the change.
-    expect(await get(other, '/plans')).toMatchObject({ pro: { minute: 250 } });
-    const file = await backUp(stack);
-    const before = await contents();
-    expect(before.hashes).toHaveLength(210);
-    expect(linesOf(file)).toHaveLength(1 + 210 + 1);
-    for (const key of expected.keys()) expect(file.includes(key.slice(16, 48))).toBe(false);
-    const plans = await redis.hgetall('gateway:plans');
-    const listed = await get(stack, '/keys?limit=50');
+test('hundreds of keys of every kind are restored unchanged, and a second restore changes nothing', async () => {
+  const [stack, other] = [await fresh(), await started()];
+  const { expected, own, big, usedUp, banned } = await issueAll(stack, 204);
+  await stack.admin('PATCH', '/plans/pro', { minute: 250 });
+  // If the table is lost, either gateway may write it back, so both must have the change.
+  expect(await get(other, '/plans')).toMatchObject({ pro: { minute: 250 } });
+  const file = await backUp(stack);
+  const before = await contents();
+  expect(before.hashes).toHaveLength(210);
+  expect(linesOf(file)).toHaveLength(1 + 210 + 1);
+  for (const key of expected.keys()) expect(file.includes(key.slice(16, 48))).toBe(false);
+  const plans = await redis.hgetall('gateway:plans');
+  const listed = await get(stack, '/keys?limit=50');
 
-    await redis.flushdb();
-    expect([...(await answers(other, [own, big, banned])).values()]).toEqual([401, 401, 401]);
-    const restored = await ctlProcess(operatorOf(other), ['restore'], file).ended;
-    expect(restored).toMatchObject({ code: 0, err: '' });
-    expect(restored.out).toMatch(/^Keys restored: 210\. Fields of plans restored: \d+\.\n$/);
-    expect(await contents()).toEqual(before);
-    expect(await redis.hgetall('gateway:plans')).toEqual(plans);
-    expect(await get(stack, '/keys?limit=50')).toMatchObject({
-      total: 210,
-      keys: (listed as { keys: { id: string }[] }).keys.map(({ id }) => ({ id })),
-    });
-
-    // Requests after the restore are charged too.
-    expect(await answers(stack, expected.keys())).toEqual(expected);
-    const headersOf = async (key: string) => (await ask(other, key)).headers;
-    expect(await headersOf(own)).toMatchObject({ 'x-ratelimit-limit': '7', 'x-ratelimit-remaining': '5' });
-    expect(await headersOf(big)).toMatchObject({ 'x-ratelimit-limit': '5000' });
-    expect(await headersOf(usedUp)).toMatchObject({ 'x-ratelimit-limit': '3', 'x-ratelimit-remaining': '0' });
-    const ban = await ask(other, banned);
-    expect(ban.json).toMatchObject({ code: 'key_banned' });
-    expect(Number(ban.headers['retry-after'])).toBeGreaterThan(7_000);
-
-    const used = await contents();
-    const again = await ctlReading(stack, file, '--json', 'restore');
-    expect(JSON.parse(again.out)).toMatchObject({ restored: 0, present: 210, revoked: 0, rejected: 0, isWhole: true });
-    expect(await contents()).toEqual(used);
+  await redis.flushdb();
+  expect([...(await answers(other, [own, big, banned])).values()]).toEqual([401, 401, 401]);
+  const restored = await ctlProcess(operatorOf(other), ['restore'], file).ended;
+  expect(restored).toMatchObject({ code: 0, err: '' });
+  expect(restored.out).toMatch(/^Keys restored: 210\. Fields of plans restored: \d+\.\n$/);
+  expect(await contents()).toEqual(before);
+  expect(await redis.hgetall('gateway:plans')).toEqual(plans);
+  expect(await get(stack, '/keys?limit=50')).toMatchObject({
+    total: 210,
+    keys: (listed as { keys: { id: string }[] }).keys.map(({ id }) => ({ id })),
   });
 
-  test('a restore replaces unchanged built-in plans, and keeps and lists changed ones', async () => {
-    const backup = (minute: number) => ({ 'free.minute': `${minute}`, 'free.day': '700', 'free.ban_seconds': '300' });
-    const stack = await fresh();
-    await stack.admin('PATCH', '/plans/pro', { minute: 250 });
-    await redis.hset('gateway:plans', 'business.day', '5');
-    const plans = {
-      ...backup(61),
-      'pro.minute': '251',
-      'pro.day': '10000',
-      'business.day': '6',
-    };
-    const trial = (await stack.admin('POST', '/restore?dryRun=true', { plans })).json;
-    const { json } = await stack.admin('POST', '/restore', { plans });
-    expect(json).toMatchObject({
-      plans: {
-        restored: ['free.minute', 'free.day', 'free.ban_grace_seconds'],
-        kept: [
-          { field: 'pro.minute', value: '250', backup: '251' },
-          { field: 'business.day', value: '5', backup: '6' },
-        ],
-        rejected: [],
-      },
-    });
-    expect(trial).toEqual(json);
-    expect(await get(stack, '/plans')).toMatchObject({
-      free: { minute: 61, day: 700 },
-      pro: { minute: 250 },
-      business: { minute: 1_000, day: 5 },
-    });
-    expect((await stack.admin('POST', '/restore', { plans: backup(62) })).json).toMatchObject({
-      plans: { restored: [], kept: [{ field: 'free.minute', value: '61', backup: '62' }] },
-    });
+  // Requests after the restore are charged too.
+  expect(await answers(stack, expected.keys())).toEqual(expected);
+  const headersOf = async (key: string) => (await ask(other, key)).headers;
+  expect(await headersOf(own)).toMatchObject({ 'x-ratelimit-limit': '7', 'x-ratelimit-remaining': '5' });
+  expect(await headersOf(big)).toMatchObject({ 'x-ratelimit-limit': '5000' });
+  expect(await headersOf(usedUp)).toMatchObject({ 'x-ratelimit-limit': '3', 'x-ratelimit-remaining': '0' });
+  const ban = await ask(other, banned);
+  expect(ban.json).toMatchObject({ code: 'key_banned' });
+  expect(Number(ban.headers['retry-after'])).toBeGreaterThan(7_000);
+
+  const used = await contents();
+  const again = await ctlReading(stack, file, '--json', 'restore');
+  expect(JSON.parse(again.out)).toMatchObject({ restored: 0, present: 210, revoked: 0, rejected: 0, isWhole: true });
+  expect(await contents()).toEqual(used);
+});
+
+test('a restore replaces unchanged built-in plans, and keeps and lists changed ones', async () => {
+  const backup = (minute: number) => ({ 'free.minute': `${minute}`, 'free.day': '700', 'free.ban_seconds': '300' });
+  const stack = await fresh();
+  await stack.admin('PATCH', '/plans/pro', { minute: 250 });
+  await redis.hset('gateway:plans', 'business.day', '5');
+  const plans = { ...backup(61), 'pro.minute': '251', 'pro.day': '10000', 'business.day': '6' };
+  const trial = (await stack.admin('POST', '/restore?dryRun=true', { plans })).json;
+  const { json } = await stack.admin('POST', '/restore', { plans });
+  expect(json).toMatchObject({
+    plans: {
+      restored: ['free.minute', 'free.day', 'free.ban_grace_seconds'],
+      kept: [
+        { field: 'pro.minute', value: '250', backup: '251' },
+        { field: 'business.day', value: '5', backup: '6' },
+      ],
+      rejected: [],
+    },
   });
-
-  test('a restore adds missing plan fields, and keeps and reports those that differ', async () => {
-    const stack = await fresh();
-    await stack.admin('PATCH', '/plans/free', { minute: 61, day: 1_001 });
-    const file = await backUp(stack);
-    await redis.hdel('gateway:plans', 'free.minute');
-    await redis.hset('gateway:plans', 'free.day', '1002');
-    const { code, out } = await ctlReading(stack, file, 'restore');
-    expect([code, out]).toEqual([
-      0,
-      'Keys restored: 0. Fields of plans restored: 1.\nNot changed: free.day is 1002, but was 1001 in the backup.\n',
-    ]);
-    expect(await get(stack, '/plans')).toMatchObject({ free: { minute: 61, day: 1_002 } });
+  expect(trial).toEqual(json);
+  expect(await get(stack, '/plans')).toMatchObject({
+    free: { minute: 61, day: 700 },
+    pro: { minute: 250 },
+    business: { minute: 1_000, day: 5 },
   });
-
-  test('while keys are issued and revoked, each remaining key is in a backup exactly once', async () => {
-    const stack = await fresh();
-    const keys: string[] = [];
-    for (let number = 0; number < 12; number++) keys.push(await stack.issueKey());
-    const met: string[] = [];
-    for (let after: string | undefined = ''; after !== undefined; ) {
-      const page: { plans?: unknown; keys: { id: string }[]; next?: string } = await get(
-        stack,
-        `/backup?limit=2${after}`,
-      );
-      expect('plans' in page).toBe(after === '');
-      met.push(...page.keys.map(({ id }) => id));
-      if (met.length === 4) for (const at of [0, 11]) await stack.admin('DELETE', `/keys/${idOf(keys[at] as string)}`);
-      if (met.length === 4) keys.push(await stack.issueKey());
-      after = page.next && `&after=${encodeURIComponent(page.next)}`;
-    }
-    expect(met).toEqual(keys.map(idOf).filter((_, at) => at !== 11));
+  expect((await stack.admin('POST', '/restore', { plans: backup(62) })).json).toMatchObject({
+    plans: { restored: [], kept: [{ field: 'free.minute', value: '61', backup: '62' }] },
   });
+});
 
-  test('an incomplete backup can be restored, and a backup can be resumed wherever it was cut off', async () => {
-    const stack = await fresh();
-    const { expected } = await issueAll(stack, 20);
-    const file = await backUp(stack);
-    const lines = linesOf(file);
-    const folder = await temporaryFolder();
-    const lineEnd = lines.slice(0, 10).join('\n').length + 1;
-    const whole = async (length: number) => {
-      const path = join(folder, `${length}.jsonl`);
-      await writeFile(path, file.slice(0, length));
-      return await ctl(stack, 'backup', '--resume', path);
-    };
-    const cuts = [(lines[0] as string).length + 1, lineEnd + 40, file.length];
-    for (const { code, out } of await inTurn(cuts, 2, whole)) expect([code, out]).toEqual([0, file]);
-    expect(await whole(20)).toMatchObject({ code: 2, out: '' });
+test('a restore adds missing plan fields, and keeps and reports those that differ', async () => {
+  const stack = await fresh();
+  await stack.admin('PATCH', '/plans/free', { minute: 61, day: 1_001 });
+  const file = await backUp(stack);
+  await redis.hdel('gateway:plans', 'free.minute');
+  await redis.hset('gateway:plans', 'free.day', '1002');
+  const { code, out } = await ctlReading(stack, file, 'restore');
+  expect([code, out]).toEqual([
+    0,
+    'Keys restored: 0. Fields of plans restored: 1.\nNot changed: free.day is 1002, but was 1001 in the backup.\n',
+  ]);
+  expect(await get(stack, '/plans')).toMatchObject({ free: { minute: 61, day: 1_002 } });
+});
 
-    await redis.flushdb();
-    const cut = await ctlReading(stack, file.slice(0, lineEnd + 40), 'restore');
-    expect(cut).toMatchObject({
-      code: 1,
-      err: 'The backup was cut off: its last line is missing. The lines before it were restored.\n',
-    });
-    expect(cut.out).toContain('Keys restored: 9.');
-    expect((await ctlReading(stack, file, 'restore')).out).toContain('Keys that already existed: 9.');
-    expect(await answers(stack, expected.keys())).toEqual(expected);
-    const short = [...lines.slice(0, 5), ...lines.slice(6)].join('\n');
-    expect(await ctlReading(stack, short, 'restore')).toMatchObject({
-      code: 1,
-      err: 'The backup had 26 keys, but the file has 25.\n',
-    });
+test('while keys are issued and revoked, each remaining key is in a backup exactly once', async () => {
+  const stack = await fresh();
+  const keys: string[] = [];
+  for (let number = 0; number < 12; number++) keys.push(await stack.issueKey());
+  const met: string[] = [];
+  for (let after: string | undefined = ''; after !== undefined; ) {
+    const page: { plans?: unknown; keys: { id: string }[]; next?: string } = await get(
+      stack,
+      `/backup?limit=2${after}`,
+    );
+    expect('plans' in page).toBe(after === '');
+    met.push(...page.keys.map(({ id }) => id));
+    if (met.length === 4) for (const at of [0, 11]) await stack.admin('DELETE', `/keys/${idOf(keys[at] as string)}`);
+    if (met.length === 4) keys.push(await stack.issueKey());
+    after = page.next && `&after=${encodeURIComponent(page.next)}`;
+  }
+  expect(met).toEqual(keys.map(idOf).filter((_, at) => at !== 11));
+});
+
+test('an incomplete backup can be restored, and a backup can be resumed wherever it was cut off', async () => {
+  const stack = await fresh();
+  const { expected } = await issueAll(stack, 20);
+  const file = await backUp(stack);
+  const lines = linesOf(file);
+  const folder = await temporaryFolder();
+  const lineEnd = lines.slice(0, 10).join('\n').length + 1;
+  const whole = async (length: number) => {
+    const path = join(folder, `${length}.jsonl`);
+    await writeFile(path, file.slice(0, length));
+    return await ctl(stack, 'backup', '--resume', path);
+  };
+  const cuts = [(lines[0] as string).length + 1, lineEnd + 40, file.length];
+  for (const { code, out } of await inTurn(cuts, 2, whole)) expect([code, out]).toEqual([0, file]);
+  expect(await whole(20)).toMatchObject({ code: 2, out: '' });
+
+  await redis.flushdb();
+  const cut = await ctlReading(stack, file.slice(0, lineEnd + 40), 'restore');
+  expect(cut).toMatchObject({
+    code: 1,
+    err: 'The backup was cut off: its last line is missing. The lines before it were restored.\n',
+  });
+  expect(cut.out).toContain('Keys restored: 9.');
+  expect((await ctlReading(stack, file, 'restore')).out).toContain('Keys that already existed: 9.');
+  expect(await answers(stack, expected.keys())).toEqual(expected);
+  const short = [...lines.slice(0, 5), ...lines.slice(6)].join('\n');
+  expect(await ctlReading(stack, short, 'restore')).toMatchObject({
+    code: 1,
+    err: 'The backup had 26 keys, but the file has 25.\n',
   });
 });
 
@@ -221,27 +216,24 @@ test('a backup that cannot be written is reported', async () => {
   expect([code, err]).toEqual([1, 'The output cannot be written: ENOSPC: no space left on device, write\n']);
 });
 
-describe('embedded', () => {
-  test('keys move with their bucket levels from an embedded gateway to Redis and back', async () => {
-    const first = await startStack();
-    const { expected, own } = await issueAll(first, 96);
-    const odd = new Map([...expected].slice(90));
-    const left = Number((await ask(first, own)).headers['x-ratelimit-remaining']);
-    const file = await backUp(first);
-    await redis.flushdb();
-    const shared = await started();
-    const [second, third] = [await startStack(), await startStack()];
-    expect((await ctlReading(second, file, 'restore')).out).toContain('Keys restored: 102.');
-    expect((await ctlReading(shared, file, 'restore')).out).toContain('Keys restored: 102.');
-    const [again, fromRedis] = [await backUp(second), await backUp(shared)];
-    for (const copy of [again, fromRedis]) expect(valuesIn(copy)).toEqual(valuesIn(file));
-    expect((await ctlReading(third, fromRedis, 'restore')).code).toBe(0);
-    for (const stack of [second, shared, third]) {
-      const { headers } = await ask(stack, own);
-      expect(Number(headers['x-ratelimit-remaining'])).toBe(left - 1);
-      expect(await answers(stack, odd.keys())).toEqual(odd);
-    }
-  });
+test('keys move with their bucket levels from an embedded gateway to Redis and back', async () => {
+  const first = await startStack();
+  const { expected, own } = await issueAll(first, 96);
+  const odd = new Map([...expected].slice(90));
+  const left = Number((await ask(first, own)).headers['x-ratelimit-remaining']);
+  const file = await backUp(first);
+  const shared = await fresh();
+  const [second, third] = [await startStack(), await startStack()];
+  expect((await ctlReading(second, file, 'restore')).out).toContain('Keys restored: 102.');
+  expect((await ctlReading(shared, file, 'restore')).out).toContain('Keys restored: 102.');
+  const [again, fromRedis] = [await backUp(second), await backUp(shared)];
+  for (const copy of [again, fromRedis]) expect(valuesIn(copy)).toEqual(valuesIn(file));
+  expect((await ctlReading(third, fromRedis, 'restore')).code).toBe(0);
+  for (const stack of [second, shared, third]) {
+    const { headers } = await ask(stack, own);
+    expect(Number(headers['x-ratelimit-remaining'])).toBe(left - 1);
+    expect(await answers(stack, odd.keys())).toEqual(odd);
+  }
 });
 
 /** A backup contains every key that works, whatever was typed into Redis by hand. */
@@ -341,14 +333,11 @@ const madeAt = async (of: Stack) => (await scrape(of.adminUrl)).sum('gateway_bac
 const findingOf = async (stack: Stack) =>
   (await get<DoctorAnswer>(stack, '/doctor')).findings.find(({ about }) => about === 'backup');
 
-describe.for([
-  ['the embedded limiter', async () => ({ DATA_DIR: await temporaryFolder() })],
-  ['Redis', async () => settings],
-] as const)('with %s', ([, own]) => {
-  test('the time of the last complete backup is exported, even by other gateways and after a restart', async () => {
-    await redis.flushdb();
-    const environment: Record<string, string> = await own();
-    const stack = await startStack(environment);
+test.for(bothStacks(url))(
+  'with %s the time of the last complete backup is exported, even by other gateways and after a restart',
+  async ([, environment]) => {
+    const settings = { DATA_DIR: await temporaryFolder(), ...environment };
+    const stack = await fresh(settings);
     expect([await madeAt(stack), await findingOf(stack)]).toEqual([undefined, undefined]);
     await stack.issueKey();
     expect(await madeAt(stack)).toBe(0);
@@ -364,9 +353,9 @@ describe.for([
       found: `the last complete one was made at ${new Date(at * 1_000).toISOString()}`,
     });
     await stack.stop();
-    expect(await madeAt(await startStack(environment))).toBe(at);
-  });
-});
+    expect(await madeAt(await startStack(settings))).toBe(at);
+  },
+);
 
 test('a backup that is incomplete or has no keys is not recorded', async () => {
   const stack = await startStack();

@@ -4,13 +4,10 @@ import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { CLI, ctlWith, operatorOf } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
-import { onRedis } from '../support/operators.ts';
 import { startProcess } from '../support/process.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
-const { url: redisUrl } = await emptyDatabase();
-const stack = await startStack(onRedis(redisUrl));
+const stack = await startStack();
 
 const ctl = (...words: string[]) => ctlWith(operatorOf(stack), ...words);
 
@@ -101,6 +98,7 @@ test('--help has examples and exit codes, and works for every command', async ()
   expect(whole.out).toMatch(/Examples:.*keys create --plan pro.*Exit codes:.*3 {2}not found/s);
   const groups = await Promise.all(
     [
+      ['keys', 'reset'],
       ['keys', 'rotate'],
       ['bans', 'set'],
       ['plans', 'set'],

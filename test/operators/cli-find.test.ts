@@ -80,7 +80,7 @@ test('every command for a key accepts its name and prints the id of that key', a
     ],
     ['bans set NAME --for 1h --reason x', { state: 'banned', banReason: 'x' }],
     ['bans lift NAME', { state: 'active' }],
-    ['keys reset NAME', { state: 'active', buckets: { minute: { used: 0 } } }],
+    ['keys reset NAME --reason fixed', { state: 'active', buckets: { minute: { used: 0 } } }],
   ] as const)
     expect(await run(command)).toMatchObject({ id, ...shown });
   expect(await run('keys explain NAME')).toMatchObject({ key: { id } });
@@ -92,8 +92,9 @@ test('every command for a key accepts its name and prints the id of that key', a
     secrets: [{}, { name: 'first', scope: ['read', 'write'] }, { name: 'c', scope: ['read'] }],
   });
   expect(await run('keys secrets revoke NAME', secret, '--yes')).toMatchObject({ id });
-  const { activity } = (await run('activity --target NAME')) as { activity: { target: string }[] };
+  const { activity } = (await run('activity --target NAME')) as { activity: object[] };
   expect(activity.length).toBeGreaterThan(5);
+  expect(activity).toContainEqual(expect.objectContaining({ action: 'key.reset', reason: 'fixed', via: 'cli' }));
   expect(await run('keys revoke NAME --yes')).toEqual({ id, revoked: true });
 });
 
@@ -237,36 +238,22 @@ const ID = credential.id;
 const PASTED_SECRET = pastedKey.slice('as_'.length + ID.length + 1);
 
 test.for([
-  ['a whole key', pastedKey],
-  ['a key with spaces around it', ` ${pastedKey}\n`],
-  ['a header', `Authorization: Bearer ${pastedKey}`],
-  ['a curl line', `curl -H 'Authorization: Bearer ${pastedKey}' http://127.0.0.1:8080/v1/pets`],
-  ['a key that was cut off', pastedKey.slice(0, 30)],
-  ['a key with more characters after it', `${pastedKey}abc`],
-] as const)('of %s, only the id is searched for', ([, pasted]) => {
-  expect(searchText(pasted)).toEqual({ text: ID, hadSecret: true });
-});
-
-test('a shortened key from a log is searched for by its id', () => {
-  expect(searchText(`as_${ID}_…`)).toEqual({ text: ID, hadSecret: false });
-  expect(searchText(`{"level":30,"requestId":"r-1","keyId":"${ID}","plan":"pro"}`)).toEqual({
-    text: ID,
-    hadSecret: false,
-  });
-});
-
-test('a secret without its prefix is not searched for', () => {
-  expect(searchText(PASTED_SECRET)).toEqual({ text: '', hadSecret: true });
-  expect(searchText(`my key: ${PASTED_SECRET}`)).toEqual({ text: '', hadSecret: true });
-});
-
-test.for([
-  'acme',
-  'as_a name',
-  ID,
-  '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
-  '北京 动物园',
-  '0af7651916cd43dd8448eb211c80319c',
-])('the search text %s is used unchanged', (text) => {
-  expect(searchText(` ${text} `)).toEqual({ text, hadSecret: false });
+  ['a whole key', pastedKey, ID, true],
+  ['a key with spaces around it', ` ${pastedKey}\n`, ID, true],
+  ['a header', `Authorization: Bearer ${pastedKey}`, ID, true],
+  ['a curl line', `curl -H 'Authorization: Bearer ${pastedKey}' http://127.0.0.1:8080/v1/pets`, ID, true],
+  ['a key that was cut off', pastedKey.slice(0, 30), ID, true],
+  ['a key with more characters after it', `${pastedKey}abc`, ID, true],
+  ['a secret without its prefix', PASTED_SECRET, '', true],
+  ['a secret in a sentence', `my key: ${PASTED_SECRET}`, '', true],
+  ['a shortened key from a log', `as_${ID}_…`, ID, false],
+  ['a log line', `{"level":30,"requestId":"r-1","keyId":"${ID}","plan":"pro"}`, ID, false],
+  ['a name', ' acme ', 'acme', false],
+  ['a name that begins like a key', 'as_a name', 'as_a name', false],
+  ['a name in Chinese', '北京 动物园', '北京 动物园', false],
+  ['an id', ID, ID, false],
+  ['a UUID', '1d9d2e71-70ef-42a0-853b-af79a5ee6eab', '1d9d2e71-70ef-42a0-853b-af79a5ee6eab', false],
+  ['a trace id', '0af7651916cd43dd8448eb211c80319c', '0af7651916cd43dd8448eb211c80319c', false],
+] as const)('of %s, only what is no secret is searched for', ([, pasted, text, hadSecret]) => {
+  expect(searchText(pasted)).toEqual({ text, hadSecret });
 });

@@ -21,6 +21,8 @@ test('--version prints the version', async () => {
   expect(await ctlProcess({}, ['--version']).ended).toEqual({ code: 0, out: `${version}\n`, err: '' });
 });
 
+const stack = await startStack();
+
 const NOWHERE = { ADMIN_PORT: '1', ADMIN_TOKEN };
 const AWAY = 'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT set its address.';
 
@@ -45,23 +47,19 @@ test.for([
 );
 
 test('ctl reports a server that is not a gateway, a gateway that does not respond, and a wrong token', async () => {
-  const others = (
-    [
-      [200, '<html>'],
-      [404, ''],
-      [502, '{"error":"away"}'],
-    ] as const
-  ).map(([status, body]) => serveHttp((_request, response) => response.writeHead(status).end(body)));
-  const stack = await startStack();
-  for (const [environment, message] of [
-    ...(await Promise.all(others)).map(
-      (adminUrl) =>
-        [operatorOf({ adminUrl }), `The server at ${adminUrl} is not a gateway's admin listener.\n`] as const,
-    ),
-    [NOWHERE, 'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT set its address.\n'],
-    [{ ...operatorOf(stack), ADMIN_TOKEN: 'of-another-gateway' }, 'The token is wrong or has been revoked.\n'],
-  ] as const)
-    expect(await ctlWith(environment, 'plans', 'show')).toEqual({ code: 1, out: '', err: message });
+  const expectFault = async (environment: NodeJS.ProcessEnv, message: string) =>
+    expect(await ctlWith(environment, 'plans', 'show')).toEqual({ code: 1, out: '', err: `${message}\n` });
+  for (const [status, body] of [
+    [200, '<html>'],
+    [404, ''],
+    [502, '{"error":"away"}'],
+  ] as const) {
+    const adminUrl = await serveHttp((_request, response) => response.writeHead(status).end(body));
+    await expectFault(operatorOf({ adminUrl }), `The server at ${adminUrl} is not a gateway's admin listener.`);
+  }
+  await expectFault(NOWHERE, AWAY);
+  const stranger = { ...operatorOf(stack), ADMIN_TOKEN: 'of-another-gateway' };
+  await expectFault(stranger, 'The token is wrong or has been revoked.');
 });
 
 test('each file in commands/ defines the command of the same name', async () => {
@@ -81,22 +79,19 @@ async function bashScript(): Promise<string> {
   return script;
 }
 
-/** @returns the completions that bash offers for each of these lines, whose words are separated by two spaces */
-async function offered(script: string, lines: readonly string[], environment: NodeJS.ProcessEnv = {}) {
+type Row = readonly [line: string, offered: readonly string[]];
+
+/** Expects bash to offer these completions for each line, whose words are separated by two spaces. */
+async function expectOffered(script: string, rows: readonly Row[], environment: NodeJS.ProcessEnv = {}) {
   const complete = `offer() {
     COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _animal_store_ctl; printf '%s\\n' "\${COMPREPLY[@]}" 'the end'
   }`;
-  const calls = lines.map(
-    (line) =>
-      `offer ${line
-        .split('  ')
-        .map((word) => `'${word}'`)
-        .join(' ')}`,
-  );
+  const calls = rows.map(([line]) => `offer '${line.replaceAll('  ', "' '")}'`);
   const words = ['-c', [`source ${script}`, complete, ...calls].join('\n')];
   const { code, out, err } = await startProcess('bash', words, environment).ended;
   expect([code, err]).toEqual([0, '']);
-  return out.split('the end\n').map((part) => part.split('\n').filter((word) => word !== ''));
+  const offered = out.split('the end\n').map((part) => part.split('\n').filter((word) => word !== ''));
+  for (const [at, [line, words]] of rows.entries()) expect([line, offered[at]]).toEqual([line, words]);
 }
 
 test('bash completes commands, options and their values', async () => {
@@ -104,7 +99,7 @@ test('bash completes commands, options and their values', async () => {
   const program = await createCommands(new Session({}));
   const namesOf = (group: typeof program) => shownCommands(group).map((command) => command.name());
   const groups = program.commands.filter(({ commands }) => commands.length > 0);
-  const rows: readonly (readonly [line: string, offered: readonly string[]])[] = [
+  await expectOffered(script, [
     ['ctl  ', expect.arrayContaining([...namesOf(program), '--json', '--version'])],
     ...groups.map((group) => [`ctl  ${group.name()}  `, expect.arrayContaining(namesOf(group))] as const),
     ['ctl  keys  l', ['list']],
@@ -116,12 +111,7 @@ test('bash completes commands, options and their values', async () => {
     ['ctl  plans  set  b', ['business']],
     ['ctl  keys  create  --name  ', []],
     [`ctl  plans  diff  -f  ${script.slice(0, -5)}`, [script]],
-  ];
-  const answers = await offered(
-    script,
-    rows.map(([line]) => line),
-  );
-  for (const [at, [line, words]] of rows.entries()) expect([line, answers[at]]).toEqual([line, words]);
+  ]);
 });
 
 test('bash completes ids and names of keys if a gateway answers', async () => {
@@ -131,14 +121,14 @@ test('bash completes ids and names of keys if a gateway answers', async () => {
   const whole = await stack.issueKey({ name: "o'neill" });
   const script = await bashScript();
   const bin = join(ROOT, 'gateway/operators/cli/bin.js');
-  const keys = (...lines: string[]) =>
-    offered(
+  const expectRows = (...rows: Row[]) =>
+    expectOffered(
       script,
-      lines.map((line) => `${bin}  ${line}`),
+      rows.map(([line, words]) => [`${bin}  ${line}`, words]),
       operatorOf(stack),
     );
   const all = [idOf(whole), "o\\'neill", farm, 'acme\\ farm', acme, 'acme\\ zoo'];
-  const rows: readonly (readonly [line: string, offered: readonly string[]])[] = [
+  await expectRows(
     ['keys  show  ', all],
     ['requests  --key  ', all],
     ['activity  --target  acme\\ z', ['acme\\ zoo']],
@@ -148,22 +138,17 @@ test('bash completes ids and names of keys if a gateway answers', async () => {
     [`keys  secrets  revoke  ${acme}  `, expect.not.arrayContaining([farm])],
     ['keys  show  --js', ['--json']],
     [`keys  show  ${whole}`, []],
-  ];
-  const answers = await keys(...rows.map(([line]) => line));
-  for (const [at, [line, words]] of rows.entries()) expect([line, answers[at]]).toEqual([line, words]);
+  );
   expect(JSON.stringify(stack.log)).not.toContain(whole.slice(16));
   await stack.stop();
-  expect((await keys('keys  show  '))[0]).toEqual(expect.arrayContaining(['--json']));
+  await expectRows(['keys  show  ', expect.arrayContaining(['--json'])]);
 });
 
 const RED = '\u001b[31m';
 
 /** The command line on a terminal, which the program `script` provides. */
 
-const stack = await startStack();
-
-const onTerminal = (words: readonly string[], environment: Record<string, string> = {}) =>
-  ctlOnTerminal(stack, words, environment);
+const onTerminal = ctlOnTerminal.bind(undefined, stack);
 
 const works = async (key: string) => (await statusOf(stack, key)) === 200;
 

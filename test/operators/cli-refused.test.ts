@@ -19,9 +19,7 @@ test.for([
   [['plans', 'set', 'free', '--minute', 'nan'], 'It must be a whole number from 1 to 1000000000.'],
   [['plans', 'set', 'gold', '--minute', '5'], PLANS],
   [['plans', 'set', 'free'], 'The body contains no changes.'],
-  [['plans', 'set', 'enterprise', '--minute', '5'], 'enterprise has no minute limit: its keys have their own.'],
   [['keys', 'create', '--plan', 'gold', '--name', 'a'], PLANS],
-  [['keys', 'create', '--plan', 'free', '--name', ''], 'name must not be empty'],
   [['keys', 'create', '--plan', 'free', '--name', 'a', '--expires', 'soon'], 'It must be a time, such as 2030-12-31T'],
   [['keys', 'secrets', 'add', 'x', '--name', 'a', '--expires', 'soon'], 'It must be a time, such as 2030-12-31T'],
   [['keys', 'create', '--plan', 'enterprise', '--name', 'big'], 'an enterprise key carries its own limits'],
@@ -36,8 +34,6 @@ test.for([
   [['keys', 'list', '--state', 'asleep'], 'Allowed choices are active, banned, disabled, expired, unreadable.'],
   [['keys', 'list', '--near', '500'], 'near must be a whole number from 1 to 100.'],
   [['keys', 'list', '--tag', '=acme'], 'as customer=acme'],
-  [['keys', 'top', '--minutes', '61'], 'minutes must be a whole number from 1 to 60.'],
-  [['keys', 'explain', NO_ID, '--limit', '2000'], 'limit must be a whole number from 1 to 1000.'],
   [['keys', 'explain'], 'pass the id or the name of a key, or a request'],
   [['bans', 'set', NO_ID, '--for', 'ever', '--reason', 'a'], 'It must be a duration'],
   [['bans', 'set', NO_ID, '--for', '1h'], "required option '--reason <text>'"],
@@ -50,7 +46,6 @@ test.for([
   [['activity', '--action', 'key.steal'], 'Allowed choices are key.create'],
   [['tokens', 'create', '--name', 'a', '--role', 'root'], 'Allowed choices are viewer, operator, admin.'],
   [['tokens', 'create', '--role', 'viewer'], "required option '--name <name>'"],
-  [['requests', '--status', '600'], 'status must be a status such as 429'],
   [
     ['requests', '--from', 'yesterday'],
     'It must be a time, such as 2030-12-31T00:00:00Z, or how long ago, such as 15m.',
@@ -69,35 +64,18 @@ test.for([
 afterEach(() => vi.unstubAllEnvs());
 
 test.for([
-  ['0', 0],
-  ['90s', 90],
-  ['15m', 900],
-  ['24h', 86_400],
-  ['7d', 604_800],
-] as const)('the duration %s is %i seconds', ([text, length]) => {
-  expect(seconds(text)).toBe(length);
+  ['1s', 1, '1 second'],
+  ['90s', 90, '90 seconds'],
+  ['15m', 900, '15 minutes'],
+  ['60m', 3_600, '1 hour'],
+  ['24h', 86_400, '1 day'],
+  ['7d', 604_800, '7 days'],
+] as const)('the duration %s is %i seconds, and is shown as %s', ([text, length, shown]) => {
+  expect([seconds(text), lengthText(length)]).toEqual([length, shown]);
 });
 
-test.for([
-  ['24', 'It needs a unit: 24s, 24m, 24h or 24d.'],
-  ['1', 'It needs a unit: 1s, 1m, 1h or 1d.'],
-  ['1.5h', 'It must be a duration'],
-  ['-1h', 'It must be a duration'],
-  ['1w', 'It must be a duration'],
-  ['', 'It must be a duration'],
-] as const)('the duration "%s" is refused', ([text, message]) => {
-  expect(() => seconds(text)).toThrow(message);
-});
-
-test.for([
-  [1, '1 second'],
-  [90, '90 seconds'],
-  [900, '15 minutes'],
-  [3_600, '1 hour'],
-  [86_400, '1 day'],
-  [604_800, '7 days'],
-] as const)('%i seconds are shown as %s', ([length, text]) => {
-  expect(lengthText(length)).toBe(text);
+test.for(['1.5h', '-1h', '1w', ''])('the duration "%s" is refused', (text) => {
+  expect(() => seconds(text)).toThrow('It must be a duration');
 });
 
 const TIME = '2026-11-20T22:34:06.123456Z';

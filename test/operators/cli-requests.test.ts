@@ -1,13 +1,11 @@
 import { expect, test } from 'vitest';
 import type { RequestsAnswer, RequestView } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { CLI, ctl, ctlProcess, operatorOf } from '../support/ctl.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
-import { ask, get, onRedis, statusOf } from '../support/operators.ts';
+import { ask, get, hashOf, operatorsRedis, statusOf } from '../support/operators.ts';
 import { startProcess } from '../support/process.ts';
-import { startRedisServer } from '../support/redis.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { ownRedis } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
 /** `ctl requests`, which lists recent requests. */
@@ -18,7 +16,17 @@ const recorded = (stack: Stack, id: string) =>
     .poll(async () => (await get<RequestsAnswer>(stack, `/requests?q=${id}`)).requests[0]?.status)
     .toBeGreaterThan(0);
 
-const follow = (stack: Stack, ...more: string[]) => ctlProcess(operatorOf(stack), ['requests', '--follow', ...more]);
+const PATIENT = { timeout: 20_000 };
+
+/** Follows the requests until `stop`, which presses Ctrl-C and expects no other end. */
+function follow(stack: Stack, ...more: string[]) {
+  const { child, out, err, ended } = ctlProcess(operatorOf(stack), ['requests', '--follow', ...more]);
+  const stop = async () => {
+    child.kill('SIGINT');
+    expect((await ended).code).toBe(0);
+  };
+  return { out, err, stop };
+}
 
 test('requests are listed, found by key, status, code, text and time, and explained on demand', async () => {
   const stack = await startStack();
@@ -91,27 +99,23 @@ test('ctl requests reads more than one page and counts the repetitions of a refu
   expect(refused).toMatch(/ id +more\n.* {2}1[34]\n/);
 });
 
-test('--key accepts an id or a full name, and finds a revoked key by its id', async () => {
+test('--key finds a revoked key by its id, and only the id of a whole key is sent', async () => {
   const stack = await startStack();
-  const [first, second] = [await stack.issueKey({ name: 'twin' }), await stack.issueKey({ name: 'twin' })];
-  const twins = await ctl(stack, 'requests', '--key', 'twin');
-  expect(twins).toMatchObject({ code: 2, out: '', err: expect.stringMatching(/^2 keys have the name “twin”/) });
-  for (const key of [first, second]) expect(twins.err).toContain(idOf(key));
-  await ask(stack, first, 'of-the-revoked');
-  await stack.admin('DELETE', `/keys/${idOf(first)}`);
-  expect((await ctl(stack, 'requests', '--key', idOf(first))).out).toMatch(/^id {16}of-the-revoked$/m);
-  // Of a whole key, only its id is sent.
-  const whole = await ctl(stack, 'requests', '--key', second);
+  const [revoked, key] = [await stack.issueKey(), await stack.issueKey()];
+  await ask(stack, revoked, 'of-the-revoked');
+  await stack.admin('DELETE', `/keys/${idOf(revoked)}`);
+  expect((await ctl(stack, 'requests', '--key', idOf(revoked))).out).toMatch(/^id {16}of-the-revoked$/m);
+  const whole = await ctl(stack, 'requests', '--key', key);
   expect(whole).toMatchObject({ code: 0, err: expect.stringContaining('the secret was removed and not sent') });
-  expect(JSON.stringify(stack.log)).not.toContain(second.slice(16));
+  expect(JSON.stringify(stack.log)).not.toContain(key.slice(16));
 });
 
 test('text from clients cannot manipulate a terminal', async () => {
-  const { url, redis } = await emptyDatabase();
-  const stack = await startStack(onRedis(url));
+  const { redis, fresh } = await operatorsRedis();
+  const stack = await fresh();
   const key = await stack.issueKey();
-  await redis.hset(`gateway:key:{${idOf(key)}}`, 'name', 'evil\u001b[2J\nname');
-  await redis.hdel(`gateway:key:{${idOf(key)}}`, 'ok_secrets', 'ok_name');
+  await redis.hset(hashOf(idOf(key)), 'name', 'evil\u001b[2J\nname');
+  await redis.hdel(hashOf(idOf(key)), 'ok_secrets', 'ok_name');
   await ask(stack, key, 'e-1', '/v1/%1b%5b2J%9b');
   await ask(stack, key, 'e-2');
   await recorded(stack, 'e-2');
@@ -121,9 +125,9 @@ test('text from clients cannot manipulate a terminal', async () => {
     expect(out).not.toMatch(/[^\P{Cc}\n]/u);
   }
   const followed = follow(stack);
-  await expect.poll(() => followed.out(), { timeout: 20_000 }).toContain('evil\u{fffd}[2J\u{fffd}name');
-  followed.child.kill('SIGINT');
-  expect((await followed.ended).out).not.toMatch(/[^\P{Cc}\n]/u);
+  await expect.poll(followed.out, PATIENT).toContain('evil\u{fffd}[2J\u{fffd}name');
+  await followed.stop();
+  expect(followed.out()).not.toMatch(/[^\P{Cc}\n]/u);
 });
 
 test('--follow prints new requests once, oldest first, late ones included, until Ctrl-C', async () => {
@@ -140,55 +144,48 @@ test('--follow prints new requests once, oldest first, late ones included, until
   const lines = () => started.out().trim().split('\n').slice(1);
   const ids = () => lines().map((line) => line.split(/ +/).at(-1));
   const before = Array.from({ length: 10 }, (_, at) => `before-${at + 2}`);
-  await expect.poll(ids, { timeout: 20_000 }).toEqual(before);
+  await expect.poll(ids, PATIENT).toEqual(before);
   const slow = ask(stack, key, 'slow', '/v1/pets?slow');
   for (const id of ['new-1', 'new-2']) await ask(stack, key, id);
   await ask(stack, await stack.issueKey(), 'of-another');
-  await expect.poll(ids, { timeout: 20_000 }).toEqual([...before, 'new-1', 'new-2']);
+  await expect.poll(ids, PATIENT).toEqual([...before, 'new-1', 'new-2']);
   slowOne.resolve();
   await slow;
   await ask(stack, key, 'new-3');
-  await expect.poll(() => ids().length, { timeout: 20_000 }).toBe(14);
+  await expect.poll(() => ids().length, PATIENT).toBe(14);
   expect(ids().slice(12).toSorted()).toEqual(['new-3', 'slow']);
-  started.child.kill('SIGINT');
-  expect(await started.ended).toMatchObject({ code: 0, err: `Note: followed is ${idOf(key)}.\n` });
+  await started.stop();
+  expect(started.err()).toBe(`Note: followed is ${idOf(key)}.\n`);
 });
 
 test('--follow waits for a gateway that does not respond', async () => {
   const stack = await startStack();
   const started = follow(stack);
-  let err = '';
-  started.child.stderr?.on('data', (chunk) => {
-    err += chunk;
-  });
   await ask(stack, undefined, 'the-last-one');
-  await expect.poll(() => started.out(), { timeout: 20_000 }).toContain('the-last-one');
+  await expect.poll(started.out, PATIENT).toContain('the-last-one');
   await stack.stop();
-  await expect.poll(() => err, { timeout: 20_000 }).toMatch(/^Note: No gateway answers at .+\n$/);
-  started.child.kill('SIGINT');
-  expect((await started.ended).code).toBe(0);
+  await expect.poll(started.err, PATIENT).toMatch(/^Note: No gateway answers at .+\n$/);
+  await started.stop();
 });
 
-test('--follow with a tag goes on after an outage of Redis', async () => {
-  const server = await startRedisServer();
-  cleanUp(() => server.stop());
+test('--follow with a tag shows only requests of keys with it, and goes on after an outage of Redis', async () => {
+  const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url });
-  const key = await stack.issueKey({ tags: { customer: 'acme' } });
+  const [key, other] = [await stack.issueKey({ tags: { customer: 'acme' } }), await stack.issueKey()];
+  await ask(stack, other, 'of-another-1');
   const started = follow(stack, '--tag', 'customer=acme');
-  let err = '';
-  started.child.stderr?.on('data', (chunk) => {
-    err += chunk;
-  });
+  await ask(stack, other, 'of-another-2');
   await ask(stack, key, 'before');
-  await expect.poll(() => started.out(), { timeout: 20_000 }).toContain('before');
+  await expect.poll(started.out, PATIENT).toContain('before');
   server.pause();
-  await expect.poll(() => err, { timeout: 20_000 }).toMatch(/^Note: Redis .+\n$/);
+  await expect.poll(started.err, PATIENT).toMatch(/^Note: Redis .+\n$/);
   server.resume();
-  await expect.poll(() => statusOf(stack, key), { timeout: 20_000 }).toBe(200);
+  await expect.poll(() => statusOf(stack, key), PATIENT).toBe(200);
+  await ask(stack, other, 'of-another-3');
   await ask(stack, key, 'after');
-  await expect.poll(() => started.out(), { timeout: 20_000 }).toContain('after');
-  started.child.kill('SIGINT');
-  expect((await started.ended).code).toBe(0);
+  await expect.poll(started.out, PATIENT).toContain('after');
+  await started.stop();
+  expect(started.out()).not.toContain('of-another');
 });
 
 test('--follow --json prints one line per request and exits quietly when its reader does', async () => {

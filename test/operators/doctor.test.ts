@@ -8,8 +8,8 @@ import { faultyCore, OK } from '../support/faulty-core.ts';
 import { type Answer, send } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { get } from '../support/operators.ts';
-import { startRedisServer } from '../support/redis.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
+import { ownRedis } from '../support/redis-database.ts';
 import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 import { startWorkers } from '../support/workers.ts';
@@ -154,8 +154,7 @@ test('the doctor reports an unreachable Redis and an unreachable core', async ()
 });
 
 test('the doctor reports the default user of Redis', async () => {
-  const plain = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
-  cleanUp(plain.stop);
+  const plain = await ownRedis({ appendonly: 'yes', dir: await temporaryFolder() });
   expect(await badOf(await startStack({ REDIS_URL: plain.url, REDIS_TIMEOUT_MS: '2000' }))).toEqual([
     expect.objectContaining({ about: 'redis user', status: 'warning' }),
   ]);
@@ -213,14 +212,10 @@ test('ctl doctor prints a readable report and exits with 1 if there is a fault',
 });
 
 /** A core that answers /readyz and reads with these statuses. */
-async function coreWith(ready: number, read: number) {
-  const paths: string[] = [];
-  const url = await serveHttp(({ url: path = '' }, response) => {
-    paths.push(path);
-    response.writeHead(path === '/readyz' ? ready : read, { 'content-length': 0 }).end();
+const coreWith = (ready: number, read: number) =>
+  serveHttp(({ url }, response) => {
+    response.writeHead(url === '/readyz' ? ready : read, { 'content-length': 0 }).end();
   });
-  return { url, paths };
-}
 
 const findingsOn = async (CORE_URL: string) =>
   (await examine(await startStack({ CORE_URL }))).filter(({ about }) => about.startsWith('core '));
@@ -239,8 +234,7 @@ test.for([
 ] as const)(
   'a core that answers /readyz with %i and a read with %i is reported as %s',
   async ([ready, read, status, found]) => {
-    const core = await coreWith(ready, read);
-    const [finding, ...others] = await findingsOn(core.url);
+    const [finding, ...others] = await findingsOn(await coreWith(ready, read));
     expect([finding, others]).toMatchObject([{ status, found: expect.stringMatching(found) }, []]);
     if (status === 'warning') expect(finding?.advice).toMatch(/several.*\/readyz/);
   },
@@ -248,7 +242,7 @@ test.for([
 
 test('the doctor requires /readyz of several cores, because a core without it gets no requests', async () => {
   const cores = [await coreWith(404, 200), await coreWith(200, 200)];
-  const found = await findingsOn(cores.map(({ url }) => url).join());
+  const found = await findingsOn(cores.join());
   expect(found.map(({ status }) => status).sort()).toEqual(['fault', 'good']);
 });
 
@@ -272,8 +266,7 @@ async function hangingCore() {
 }
 
 test('/readyz reports a hanging Redis without waiting for it and without a probe of the core', async () => {
-  const [redis, core] = [await startRedisServer(), await hangingCore()];
-  cleanUp(redis.stop);
+  const [redis, core] = [await ownRedis(), await hangingCore()];
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250', CORE_URL: core.url });
   await polled(stack).toBe('well');
   redis.pause();
@@ -310,8 +303,7 @@ test('/readyz reports a single hanging core from an unanswered request until the
 });
 
 test('the first /readyz and the first state for the console wait only briefly for checks and name what hangs', async () => {
-  const [redis, core] = [await startRedisServer(), await hangingCore()];
-  cleanUp(redis.stop);
+  const [redis, core] = [await ownRedis(), await hangingCore()];
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '5000', CORE_URL: core.url });
   core.hangs = true;
   redis.pause();

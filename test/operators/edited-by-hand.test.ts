@@ -7,32 +7,27 @@ import { Keys } from '../../gateway/stores/keys.ts';
 import { PlanCache } from '../../gateway/stores/plan-cache.ts';
 import { Plans } from '../../gateway/stores/plans.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
-import { activityOf } from '../support/activity.ts';
+import type { Storage } from '../../gateway/stores/storage.ts';
+import { activityOf, auditOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { burst, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { readableLog } from '../support/log.ts';
-import { ask, get, hashOf, issueId, onRedis, viewOf } from '../support/operators.ts';
-import { connectedRedis, countCommands, emptyDatabase } from '../support/redis-database.ts';
+import { alarmsOf, ask, get, hashOf, issueId, operatorsRedis, viewOf } from '../support/operators.ts';
+import { connectedRedis, countCommands } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
-const { url: REDIS_URL, redis } = await emptyDatabase();
+const { url: REDIS_URL, redis, withRedis, fresh } = await operatorsRedis();
 
-const start = () => startStack(onRedis(REDIS_URL));
+const planCacheOf = (storage: Storage) => new PlanCache(new Plans(storage), readableLog().logger);
 
-async function fresh(): Promise<Stack> {
-  await redis.flushdb();
-  return await start();
-}
-
-function untilCleanUp(): AbortSignal {
+/** Detects edits until the end of the test. */
+function watch(storage: Storage, times: { everyMs: number; withoutDataMs: number }, planCache = planCacheOf(storage)) {
   const stopped = new AbortController();
   cleanUp(() => stopped.abort());
-  return stopped.signal;
+  watchEdits({ storage, plans: new Plans(storage), planCache }, stopped.signal, times);
 }
 
-const auditOf = async (stack: Stack, id: string) =>
-  (await activityOf(stack)).filter(({ target }) => target === id).map(({ action, via }) => `${via}: ${action}`);
 const inSeconds = (more: number) => String(Math.floor(Date.now() / 1_000) + more);
 
 /**
@@ -62,7 +57,7 @@ const LOST_LIMITS = [
 
 // Concurrent tests each need their own `expect`, which is bound to the test.
 describe('with two gateways', async () => {
-  const [stack, other] = await Promise.all([start(), start()]);
+  const [stack, other] = await Promise.all([startStack(withRedis), startStack(withRedis)]);
 
   test.concurrent('decisions and changes by a gateway are not mistaken for edits by hand', async ({ expect }) => {
     const key = await stack.issueKey({ minute: 2, day: 100 });
@@ -121,10 +116,8 @@ describe('with two gateways', async () => {
       const { status, headers } = await ask(stack, keys[at]);
       expect([status, headers['x-ratelimit-limit']]).toEqual([200, String(good[1] ?? 60)]);
       await expect.poll(() => auditOf(stack, id)).toEqual(['by hand: key.change', 'api: key.create']);
-      const alarms = [...stack.log, ...other.log].filter(
-        ({ msg, keyId }) => msg === 'value of a key rejected' && keyId === id,
-      );
-      expect(alarms.map(({ reason }) => reason)).toEqual([expect.stringContaining(`${said} is not valid: `)]);
+      const alarms = [stack, other].flatMap((one) => alarmsOf(one, id));
+      expect(alarms).toEqual([expect.stringContaining(`${said} is not valid: `)]);
       const { state, plan, minute, day } = await viewOf(stack, id);
       expect([state, plan, minute, day]).toEqual(['active', ...good]);
       const { findings } = await get<DoctorAnswer>(stack, '/doctor');
@@ -212,11 +205,7 @@ test('a key deleted by hand is recorded once, and a backup restores it', async (
   const { logger, lines } = readableLog();
   const storage = logged(new RedisStorage(redis), logger);
   const keys = new Keys(storage);
-  const plans = new Plans(storage);
-  for (let gateway = 0; gateway < 2; gateway++) {
-    const parts = { storage, plans, planCache: new PlanCache(plans, logger) };
-    watchEdits(parts, untilCleanUp(), { everyMs: 20, withoutDataMs: 200 });
-  }
+  for (let gateway = 0; gateway < 2; gateway++) watch(storage, { everyMs: 20, withoutDataMs: 200 });
   await sleep(100);
   expect(await auditOf(stack, id)).toEqual(['api: key.create']);
   await expect.poll(() => auditOf(stack, id)).toEqual(['by hand: key.revoke', 'api: key.create']);
@@ -234,10 +223,7 @@ test('a key deleted by hand is recorded once, and a backup restores it', async (
 test('an entry that is not a key, typed into the list of keys, is removed without a revocation', async () => {
   const stack = await fresh();
   await redis.zadd('gateway:keys', 1_795_132_800, 'ForeignKey01');
-  const storage = new RedisStorage(redis);
-  const { logger } = readableLog();
-  const parts = { storage, plans: new Plans(storage), planCache: new PlanCache(new Plans(storage), logger) };
-  watchEdits(parts, untilCleanUp(), { everyMs: 20, withoutDataMs: 100 });
+  watch(new RedisStorage(redis), { everyMs: 20, withoutDataMs: 100 });
   await expect.poll(() => auditOf(stack, 'ForeignKey01')).toEqual(['by hand: key.reindex']);
   expect(await redis.zscore('gateway:keys', 'ForeignKey01')).toBeNull();
 });
@@ -246,17 +232,16 @@ test('edits are detected in the plans that the plan cache has read, and only an 
   await redis.flushdb();
   const connection = await connectedRedis(REDIS_URL);
   const storage = new RedisStorage(connection);
-  const { logger } = readableLog();
-  const [plans, planCache] = [new Plans(storage), new PlanCache(new Plans(storage), logger)];
+  const planCache = planCacheOf(storage);
   await planCache.start();
   await planCache.stop();
   const sent = countCommands(connection);
-  watchEdits({ storage, plans, planCache }, untilCleanUp(), { everyMs: 5, withoutDataMs: 60_000 });
+  watch(storage, { everyMs: 5, withoutDataMs: 60_000 }, planCache);
   await sleep(500);
   expect(sent('zrange')).toBeGreaterThan(5);
   // The table was read once, and so was its stored copy.
   expect(sent('hgetall')).toBe(2);
   await redis.hset('gateway:plans', 'free.minute', '61');
   await planCache.refresh();
-  await expect.poll(() => plans.readKept()).toMatchObject({ 'free.minute': '61' });
+  await expect.poll(() => new Plans(storage).readKept()).toMatchObject({ 'free.minute': '61' });
 });

@@ -1,32 +1,16 @@
-import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { describe, expect, test } from 'vitest';
 import type { DecisionsAnswer } from '../../gateway/operators/api/answers.ts';
 import { type DecisionReport, newestFirst } from '../../gateway/telemetry/decision-report.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
-import type { Answer } from '../support/http.ts';
-import { ask as askWith, get, onRedis } from '../support/operators.ts';
-import { startRedisServer } from '../support/redis.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { askOnce as ask, get, operatorsRedis } from '../support/operators.ts';
+import { ownRedis } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
-const { url, redis } = await emptyDatabase();
-const withRedis = onRedis(url);
-
-/** Sends a request. @returns the answer with the request's id */
-async function ask(stack: Stack, key: string): Promise<Answer & { id: string }> {
-  const id = randomUUID();
-  return { ...(await askWith(stack, key, id)), id };
-}
+const { url, fresh } = await operatorsRedis();
 
 const explained = async (stack: Stack, id: string) => (await get<DecisionsAnswer>(stack, `/decisions/${id}`)).decisions;
-
-/** A stack with an empty Redis. */
-async function fresh(environment: Record<string, string>): Promise<Stack> {
-  await redis.flushdb();
-  return await startStack(environment);
-}
 
 /** Only the day limit matters, so tokens do not refill during the test. */
 const tight = { plan: 'free', minute: 1_000, day: 1 };
@@ -101,7 +85,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     });
     expect((json as { decisions: unknown[] }).decisions).toHaveLength(2);
     // A request without a decision is not listed.
-    await askWith(stack, key, undefined, '/v1/limits');
+    await ask(stack, key, '/v1/limits');
     const last = await stack.admin('GET', `/keys/${idOf(key)}/explain?limit=1`);
     expect(last.json).toMatchObject({ decisions: [{ requestId: asked[1]?.id }] });
     for (const whole of [key, other])
@@ -111,7 +95,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
 });
 
 test('a local decision is marked as local', async () => {
-  const server = await startRedisServer();
+  const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '1000' });
   const key = await stack.issueKey();
   await ask(stack, key);
@@ -128,7 +112,7 @@ test('simultaneous decisions stay in order in a merged list', () => {
 });
 
 test('ctl explains a key or a request', async () => {
-  const stack = await fresh(withRedis);
+  const stack = await fresh();
   const key = await stack.issueKey(tight);
   await ask(stack, key);
   const { id } = await ask(stack, key);

@@ -5,14 +5,12 @@ import type { KeysAnswer, KeyView } from '../../gateway/operators/api/answers.ts
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
-import { ask, get, hashOf, issueId, onRedis, pagesOf, statusOf, viewOf } from '../support/operators.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { ask, get, hashOf, issueId, operatorsRedis, pagesOf, statusOf, viewOf } from '../support/operators.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 /** Keys as operators see and change them. */
 
-const { url: redisUrl, redis } = await emptyDatabase();
-const withRedis = onRedis(redisUrl);
+const { url, redis, fresh } = await operatorsRedis();
 
 const show = (stack: Stack, key: string) => viewOf(stack, idOf(key));
 
@@ -23,7 +21,7 @@ const change = (stack: Stack, key: string, changes: unknown) => stack.admin('PAT
 
 /** Filtered and sorted lists of keys, the busiest keys, and searches for a key. */
 
-describe.for(bothStacks(redisUrl))('lists with %s', async ([, environment]) => {
+describe.for(bothStacks(url))('lists with %s', async ([, environment]) => {
   const stack = await startStack(environment);
   const quiet = await keyWith(stack, 'quiet', 1);
   await keyWith(stack, 'Loud', 15, { plan: 'pro' });
@@ -109,24 +107,22 @@ describe.for(bothStacks(redisUrl))('lists with %s', async ([, environment]) => {
 });
 
 test('keys without a request for a given time are listed, including those never used', async () => {
-  await redis.flushdb();
-  const stack = await startStack(withRedis);
-  const [idle, fresh, never] = [
+  const stack = await fresh();
+  const [idle, recent, never] = [
     await keyWith(stack, 'idle', 1),
-    await keyWith(stack, 'fresh', 1),
+    await keyWith(stack, 'recent', 1),
     await keyWith(stack, 'never', 0),
   ];
   const daysAgo = (days: number) => (Date.now() / 1_000 - days * 86_400).toFixed(6);
   await redis.hset(hashOf(idOf(idle)), 'left', `${daysAgo(31)} 1/60 1/1000`);
-  await redis.hset(hashOf(idOf(fresh)), 'left', `${daysAgo(29)} 1/60 1/1000`);
+  await redis.hset(hashOf(idOf(recent)), 'left', `${daysAgo(29)} 1/60 1/1000`);
   await redis.hset(hashOf(idOf(never)), 'created_at', daysAgo(40));
   expect(await namesOf(stack, `/keys?unusedSeconds=${30 * 86_400}&sort=idle`)).toEqual(['never', 'idle']);
 });
 
 test('a call checks a limited number of keys and returns where to continue, and ctl reads to the end', async () => {
-  await redis.flushdb();
-  const stack = await startStack(withRedis);
-  await keyWith(stack, 'old and loud', 2);
+  const stack = await fresh();
+  const old = await keyWith(stack, 'old and loud', 2);
   const places = Array.from({ length: 5_200 }, (_, at) => [
     String(Date.now() / 1_000 + 10 + at),
     `0${String(at).padStart(11, 'x')}`,
@@ -137,6 +133,10 @@ test('a call checks a limited number of keys and returns where to continue, and 
     expect(json).toMatchObject({ keys: [], next: 5_000 });
     expect(await namesOf(stack, `${path}&offset=5000`)).toEqual(['old and loud']);
   }
+  await stack.admin('PUT', `/keys/${idOf(old)}/ban`, { seconds: 600 });
+  expect(await get(stack, '/bans')).toEqual({ bans: [], next: 5_000 });
+  expect(await get(stack, '/bans?offset=5000')).toEqual({ bans: [expect.objectContaining({ id: idOf(old) })] });
+  await stack.admin('DELETE', `/keys/${idOf(old)}/ban`);
   const young = await stack.issueKey({ name: 'young', plan: 'pro' });
   await redis.zadd('gateway:keys', Date.now() / 1_000 + 6_000, idOf(young));
   await ask(stack, young);
@@ -153,8 +153,7 @@ test('a call checks a limited number of keys and returns where to continue, and 
 });
 
 test('a key without usable limits never counts as near its limit', async () => {
-  await redis.flushdb();
-  const stack = await startStack(withRedis);
+  const stack = await fresh();
   const id = idOf(await stack.issueKey({ plan: 'enterprise', minute: 1, day: 1 }));
   await redis.hdel(hashOf(id), 'day');
   expect(await get(stack, '/keys?near=1')).toMatchObject({ total: 1, keys: [] });
@@ -162,7 +161,7 @@ test('a key without usable limits never counts as near its limit', async () => {
 
 /** Changes of a key. */
 
-describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
+describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
   test('a key is shown with the current state of both buckets without taking a token', async () => {
@@ -283,10 +282,10 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   });
 });
 
-describe.for(bothStacks(redisUrl))('lists of keys with %s', async ([, environment]) => {
-  test('many keys are listed in pages without omission or repetition and found by a part of their name', async () => {
-    await redis.flushdb();
-    const stack = await startStack(environment);
+test.for(bothStacks(url))(
+  'with %s many keys are listed in pages without omission or repetition and found by a part of their name',
+  async ([, environment]) => {
+    const stack = await fresh(environment);
     const names = Array.from({ length: 25 }, (_, at) => (at % 10 === 0 ? `Acme ${at}` : `other ${at}`));
     for (const name of names) await stack.issueKey({ name });
     const pages = await pagesOf<KeysAnswer>(stack, '/keys?limit=10', 'offset');
@@ -300,12 +299,11 @@ describe.for(bothStacks(redisUrl))('lists of keys with %s', async ([, environmen
     expect([rest.keys.map(({ name }) => name), rest.next]).toEqual([['Acme 0'], undefined]);
     for (const query of ['limit=0', 'limit=101', 'offset=-1', 'offset=1&offset=2'])
       expect((await stack.admin('GET', `/keys?${query}`)).json).toMatchObject({ code: 'invalid_parameter' });
-  });
-});
+  },
+);
 
 test('a change concurrent with a revocation leaves nothing behind', async () => {
-  await redis.flushdb();
-  const stack = await startStack(withRedis);
+  const stack = await fresh();
   const keys = await Promise.all(Array.from({ length: 30 }, () => stack.issueKey()));
   await Promise.all(
     keys.flatMap((key) => [change(stack, key, { name: 'late' }), stack.admin('DELETE', `/keys/${idOf(key)}`)]),
@@ -326,10 +324,6 @@ interface Shown {
   readonly foundBy: string;
 }
 
-async function keysOf(stack: Stack, path: string): Promise<Shown[]> {
-  const { status, json } = await stack.admin('GET', path);
-  expect([path, status]).toEqual([path, 200]);
-  return (json as { keys: Shown[] }).keys;
-}
+const keysOf = async (stack: Stack, path: string) => (await get<{ keys: Shown[] }>(stack, path)).keys;
 
 const namesOf = async (stack: Stack, path: string) => (await keysOf(stack, path)).map(({ name }) => name);

@@ -58,7 +58,7 @@ test('each operation refuses a parameter that is not described, and names the de
     const message = `stauts is not a parameter of this operation. ${others}`;
     expect([method, path, status, json]).toEqual([method, path, 400, { code: 'invalid_parameter', message, status }]);
   }
-  expect((await stack.admin('GET', '/activity')).json).toMatchObject({ activity: [] });
+  expect(await get(stack, '/activity')).toMatchObject({ activity: [] });
   const { json } = await stack.admin('GET', `/requests?${await stack.issueKey()}`);
   expect(json).toMatchObject({ message: expect.stringMatching(/^as_\w{12}_….* is not a parameter/) });
 });

@@ -8,20 +8,12 @@ import { driftOf, parsePlanFile, toYaml } from '../../gateway/operators/cli/plan
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl, ctlReading } from '../support/ctl.ts';
-import { type Answer, post } from '../support/http.ts';
-import { ask, get, onRedis } from '../support/operators.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import type { Answer } from '../support/http.ts';
+import { ask, get, operatorsRedis } from '../support/operators.ts';
 import { createKey } from '../support/redis-keys.ts';
 import { bothStacks, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
-const { url: redisUrl, redis } = await emptyDatabase();
-const withRedis = onRedis(redisUrl);
-
-/** A stack with the initial plans and without a history. */
-async function freshStack(environment: Record<string, string>): Promise<Stack> {
-  await redis.flushdb();
-  return await startStack(environment);
-}
+const { url, redis, withRedis, fresh } = await operatorsRedis();
 
 const historyOf = async (stack: Stack, query = '') =>
   (await get<HistoryAnswer>(stack, `/plans/history${query}`)).history;
@@ -29,18 +21,16 @@ const plansOf = (stack: Stack) => get<Record<string, { minute: number }>>(stack,
 const minuteOf = async (stack: Stack, plan: string) => (await plansOf(stack))[plan]?.minute;
 
 /** Changes a plan, with or without a version of the table. */
-function patch(stack: Stack, plan: string, body: unknown, version?: string): Promise<Answer> {
-  const headers = version === undefined ? {} : { 'if-match': version };
-  return post(`${stack.adminUrl}/plans/${plan}`, body, { method: 'PATCH', key: 'token-of-the-tests', headers });
-}
+const patch = (stack: Stack, plan: string, body: unknown, version?: string): Promise<Answer> =>
+  stack.admin('PATCH', `/plans/${plan}`, body, version === undefined ? {} : { headers: { 'if-match': version } });
 
 const versionOf = async (stack: Stack) => (await stack.admin('GET', '/plans')).headers.etag as string;
 
 const CONFLICT = { code: 'conflict', message: expect.any(String), status: 409 };
 
-describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
+describe.for(bothStacks(url))('with %s', ([, environment]) => {
   test('of many changes based on the same version, exactly one is made; the others get a conflict and change nothing', async () => {
-    const stack = await freshStack(environment);
+    const stack = await fresh(environment);
     const version = await versionOf(stack);
     const made = (at: number) => patch(stack, at % 2 === 0 ? 'free' : 'pro', { minute: 400 + at }, version);
     const answers = await Promise.all(Array.from({ length: 12 }, (_, at) => made(at)));
@@ -59,7 +49,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
   });
 
   test('the history lists who changed what, when and why, newest first, and omits changes without effect', async () => {
-    const stack = await freshStack(environment);
+    const stack = await fresh(environment);
     await patch(stack, 'free', { minute: 90, day: 2_000, author: 'ada', reason: 'launch week' });
     await patch(stack, 'free', { minute: 90, author: 'bob' });
     await patch(stack, 'pro', { ban_seconds: 60 });
@@ -87,16 +77,16 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
   });
 
   test('a rollback reverts the whole last change, and a rollback of the rollback restores it', async () => {
-    const stack = await freshStack(environment);
+    const stack = await fresh(environment);
     expect((await stack.admin('POST', '/plans/rollback', {})).status).toBe(404);
     await patch(stack, 'free', { minute: 90, day: 2_000 });
     const back = await stack.admin('POST', '/plans/rollback', { author: 'ada', reason: 'too much' });
-    expect([back.status, back.json]).toEqual([200, DEFAULT_PLANS]);
+    expect(back.json).toEqual(DEFAULT_PLANS);
     expect((await historyOf(stack))[0]).toMatchObject({ author: 'ada', action: 'rollback', reason: 'too much' });
     const [{ id } = { id: '' }, first] = await historyOf(stack);
     for (const repetition of [{}, { id: first?.id }]) {
       const repeated = await stack.admin('POST', '/plans/rollback', repetition);
-      expect([repeated.status, repeated.json]).toEqual([200, DEFAULT_PLANS]);
+      expect(repeated.json).toEqual(DEFAULT_PLANS);
       expect(repeated.headers.warning).toContain(id);
     }
     expect(await historyOf(stack)).toHaveLength(2);
@@ -104,69 +94,97 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(again.json).toMatchObject({ free: { minute: 90, day: 2_000 } });
   });
 
-  // Only one process can open the embedded database, so nobody can edit it while a gateway runs.
-  if ('REDIS_URL' in environment)
-    test('a rollback of a change that the sender did not see, or of overwritten fields, is refused', async () => {
-      const stack = await freshStack(withRedis);
-      await patch(stack, 'free', { minute: 90 });
-      const [seen] = await historyOf(stack);
-      await patch(stack, 'pro', { minute: 310 });
-      expect((await stack.admin('POST', '/plans/rollback', { id: seen?.id })).json).toEqual(CONFLICT);
-      await redis.hset('gateway:plans', 'pro.minute', '320');
-      expect((await stack.admin('POST', '/plans/rollback', {})).json).toEqual(CONFLICT);
-      expect(await plansOf(stack)).toMatchObject({ free: { minute: 90 }, pro: { minute: 320 } });
+  test('a trial shows which keys of the plan would have been refused and how often, and changes nothing', async () => {
+    const stack = await fresh(environment);
+    const [busy, calm, own, pro, revoked] = [
+      await stack.issueKey({ name: 'busy' }),
+      await stack.issueKey({ name: 'calm' }),
+      await stack.issueKey({ name: 'own', day: 500 }),
+      await stack.issueKey({ name: 'pro', plan: 'pro' }),
+      await stack.issueKey({ name: 'revoked' }),
+    ];
+    for (const key of [busy, own, pro, revoked]) for (let sent = 0; sent < 12; sent++) await ask(stack, key);
+    for (let sent = 0; sent < 2; sent++) await ask(stack, calm);
+    await stack.admin('DELETE', `/keys/${idOf(revoked)}`);
+    // A day limit hardly refills in an hour, so the duration of this test does not matter.
+    expect((await stack.admin('POST', '/plans/free/try', { day: 5 })).json).toEqual({
+      keys: 3,
+      requests: 26,
+      affected: [{ id: idOf(busy), name: 'busy', requests: 12, refused: 0, wouldRefuse: 7 }],
     });
+    expect(await plansOf(stack)).toMatchObject({ free: { minute: 60, day: 1_000 } });
+    expect(await historyOf(stack)).toEqual([]);
+    const unknown = await stack.admin('POST', '/plans/gold/try', { minute: 5 });
+    expect(unknown).toMatchObject({ status: 404, json: { message: 'There is no such plan.' } });
+    expect((await stack.admin('POST', '/plans/free/try', { minute: 60 })).json).toMatchObject({ affected: [] });
+  });
+});
 
-  // Only one process can open the embedded database, so nobody can edit it while a gateway runs.
-  if ('REDIS_URL' in environment)
-    test('a change by hand changes the version, is recorded once, and can be reverted', async () => {
-      const stack = await freshStack(withRedis);
-      const version = await versionOf(stack);
-      await sleep(600);
-      await redis.hset('gateway:plans', 'free.minute', '77');
-      expect((await patch(stack, 'free', { minute: 61 }, version)).status).toBe(409);
-      await expect.poll(() => historyOf(stack)).toHaveLength(1);
-      await sleep(600);
-      expect(await historyOf(stack)).toMatchObject([
-        { author: 'unknown', action: 'by hand', changes: [{ field: 'free.minute', from: '60', to: '77' }] },
-      ]);
-      expect((await stack.admin('POST', '/plans/rollback', {})).json).toMatchObject({ free: { minute: 60 } });
-      // A change by hand is also recorded if another change follows at once.
-      await redis.hset('gateway:plans', 'pro.minute', '311');
-      await patch(stack, 'pro', { minute: 312 });
-      expect((await historyOf(stack, '?limit=2')).map(({ action, changes }) => [action, changes])).toEqual([
-        ['set', [{ field: 'pro.minute', from: '311', to: '312' }]],
-        ['by hand', [{ field: 'pro.minute', from: '300', to: '311' }]],
-      ]);
-    });
+/** Only one process can open the embedded database, so only Redis can be edited by hand while a gateway runs. */
+test('a rollback of a change that the sender did not see, or of overwritten fields, is refused', async () => {
+  const stack = await fresh();
+  await patch(stack, 'free', { minute: 90 });
+  const [seen] = await historyOf(stack);
+  await patch(stack, 'pro', { minute: 310 });
+  expect((await stack.admin('POST', '/plans/rollback', { id: seen?.id })).json).toEqual(CONFLICT);
+  await redis.hset('gateway:plans', 'pro.minute', '320');
+  expect((await stack.admin('POST', '/plans/rollback', {})).json).toEqual(CONFLICT);
+  expect(await plansOf(stack)).toMatchObject({ free: { minute: 90 }, pro: { minute: 320 } });
+});
 
-  // Only one process can open the embedded database, so nobody can edit it while a gateway runs.
-  if ('REDIS_URL' in environment)
-    test('a rollback does not restore an invalid limit', async () => {
-      const stack = await freshStack(withRedis);
-      await redis.hset('gateway:plans', 'free.minute', 'nan');
-      await patch(stack, 'free', { minute: 70 });
-      expect((await stack.admin('POST', '/plans/rollback', {})).json).toEqual({
-        ...CONFLICT,
-        message: 'free.minute had no valid value before. Set the value that you want.',
-      });
-    });
+test('a change by hand changes the version, is recorded once, and can be reverted', async () => {
+  const stack = await fresh();
+  const version = await versionOf(stack);
+  await sleep(600);
+  await redis.hset('gateway:plans', 'free.minute', '77');
+  expect((await patch(stack, 'free', { minute: 61 }, version)).status).toBe(409);
+  await expect.poll(() => historyOf(stack)).toHaveLength(1);
+  await sleep(600);
+  expect(await historyOf(stack)).toMatchObject([
+    { author: 'unknown', action: 'by hand', changes: [{ field: 'free.minute', from: '60', to: '77' }] },
+  ]);
+  expect((await stack.admin('POST', '/plans/rollback', {})).json).toMatchObject({ free: { minute: 60 } });
+  // A change by hand is also recorded if another change follows at once.
+  await redis.hset('gateway:plans', 'pro.minute', '311');
+  await patch(stack, 'pro', { minute: 312 });
+  expect((await historyOf(stack, '?limit=2')).map(({ action, changes }) => [action, changes])).toEqual([
+    ['set', [{ field: 'pro.minute', from: '311', to: '312' }]],
+    ['by hand', [{ field: 'pro.minute', from: '300', to: '311' }]],
+  ]);
+});
+
+test('a rollback does not restore an invalid limit', async () => {
+  const stack = await fresh();
+  await redis.hset('gateway:plans', 'free.minute', 'nan');
+  await patch(stack, 'free', { minute: 70 });
+  expect((await stack.admin('POST', '/plans/rollback', {})).json).toEqual({
+    ...CONFLICT,
+    message: 'free.minute had no valid value before. Set the value that you want.',
+  });
 });
 
 test('four gateways record a change by hand once, and record an API change only as an API change', async () => {
-  await redis.flushdb();
-  const stacks = await Promise.all(Array.from({ length: 4 }, () => startStack(withRedis)));
+  const first = await fresh();
+  const others = await Promise.all(Array.from({ length: 3 }, () => startStack(withRedis)));
   await sleep(700);
-  await redis.hset('gateway:plans', 'free.minute', '88');
+  await redis.hset('gateway:plans', 'free.minute', '88', 'pro.day', '11');
   await expect.poll(() => redis.xlen('gateway:plans:history')).toBe(1);
-  await patch(stacks[0] as Stack, 'free', { minute: 99, author: 'ada' });
+  await patch(first, 'free', { minute: 99, author: 'ada' });
   await sleep(1_000);
-  expect((await historyOf(stacks[1] as Stack)).map(({ author }) => author)).toEqual(['ada', 'unknown']);
-  expect((await activityOf(stacks[1] as Stack)).map(({ actor }) => actor)).toEqual(['ada', 'unknown']);
+  const [other] = others as [Stack, ...Stack[]];
+  expect((await historyOf(other)).map(({ author }) => author)).toEqual(['ada', 'unknown']);
+  const byHand = { actor: 'unknown', action: 'plan.change', via: 'by hand', reason: '' };
+  expect((await activityOf(other)).toReversed()).toMatchObject([
+    { ...byHand, target: 'free', changes: [{ field: 'free.minute', from: '60', to: '88' }] },
+    { ...byHand, target: 'pro', changes: [{ field: 'pro.day', from: '10000', to: '11' }] },
+    { actor: 'ada', via: 'api', changes: [{ field: 'free.minute', from: '88', to: '99' }] },
+  ]);
+  const logged = [first, ...others].flatMap(({ log }) => log.filter(({ msg }) => msg === 'activity'));
+  expect(logged).toHaveLength(3);
 });
 
 test('the history in Redis keeps the last thousand changes', async () => {
-  const stack = await freshStack(withRedis);
+  const stack = await fresh();
   const entry = ['author', 'a', 'reason', '', 'action', 'set', 'changes', '[]', 'version', 'v'];
   for (let at = 0; at < 1_005; at++) redis.xadd('gateway:plans:history', '*', ...entry);
   await patch(stack, 'free', { minute: 91 });
@@ -184,7 +202,7 @@ test('the history of the embedded limiter survives a restart', async () => {
 });
 
 test('all concurrent changes of plans take effect', async () => {
-  const stack = await freshStack(withRedis);
+  const stack = await fresh();
   await Promise.all(
     (['free', 'pro', 'business'] as const).map((plan, at) =>
       stack.admin('PATCH', `/plans/${plan}`, { minute: 21 + 10 * at }),
@@ -197,39 +215,8 @@ test('all concurrent changes of plans take effect', async () => {
   });
 });
 
-describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
-  test('a trial shows which keys of the plan would have been refused and how often, and changes nothing', async () => {
-    const stack = await freshStack(environment);
-    const [busy, calm, own, pro, revoked] = [
-      await stack.issueKey({ name: 'busy' }),
-      await stack.issueKey({ name: 'calm' }),
-      await stack.issueKey({ name: 'own', day: 500 }),
-      await stack.issueKey({ name: 'pro', plan: 'pro' }),
-      await stack.issueKey({ name: 'revoked' }),
-    ];
-    for (const key of [busy, own, pro, revoked]) for (let sent = 0; sent < 12; sent++) await ask(stack, key);
-    for (let sent = 0; sent < 2; sent++) await ask(stack, calm);
-    await stack.admin('DELETE', `/keys/${idOf(revoked)}`);
-    // A day limit hardly refills in an hour, so the duration of this test does not matter.
-    const trial = await stack.admin('POST', '/plans/free/try', { day: 5 });
-    expect([trial.status, trial.json]).toEqual([
-      200,
-      {
-        keys: 3,
-        requests: 26,
-        affected: [{ id: idOf(busy), name: 'busy', requests: 12, refused: 0, wouldRefuse: 7 }],
-      },
-    ]);
-    expect(await plansOf(stack)).toMatchObject({ free: { minute: 60, day: 1_000 } });
-    expect(await historyOf(stack)).toEqual([]);
-    const unknown = await stack.admin('POST', '/plans/gold/try', { minute: 5 });
-    expect(unknown).toMatchObject({ status: 404, json: { message: 'There is no such plan.' } });
-    expect((await stack.admin('POST', '/plans/free/try', { minute: 60 })).json).toMatchObject({ affected: [] });
-  });
-});
-
 test('ctl plans try reads all pages and lists the keys with the most refusals first', async () => {
-  const stack = await freshStack(withRedis);
+  const stack = await fresh();
   const minute = Math.floor(Date.now() / 60_000);
   for (let number = 0; number < 1_100; number++) {
     const { hash } = await createKey(redis, { name: `key ${number}` });
@@ -307,31 +294,19 @@ test('a plan file is compared, applied in one step, and rolled back', async () =
   const exported = await ctl(stack, 'plans', 'export');
   expect(exported).toMatchObject({ code: 0, err: '' });
   await writeFile(file, exported.out);
-  expect(await ctl(stack, 'plans', 'diff', '-f', file)).toEqual({
-    code: 0,
-    out: 'The plans are the same as in the file.\n',
-    err: '',
-  });
+  const same = { code: 0, out: 'The plans are the same as in the file.\n', err: '' };
+  expect(await ctl(stack, 'plans', 'diff', '-f', file)).toEqual(same);
 
   await writeFile(file, exported.out.replace('minute: 60', 'minute: 75').replace('day: 10000', 'day: 12000'));
-  expect(await ctl(stack, 'plans', 'diff', '-f', file)).toEqual({
-    code: 4,
-    out: 'free.minute  60 -> 75\npro.day      10000 -> 12000\n',
-    err: '',
-  });
+  const drift = 'free.minute  60 -> 75\npro.day      10000 -> 12000\n';
+  expect(await ctl(stack, 'plans', 'diff', '-f', file)).toEqual({ code: 4, out: drift, err: '' });
   expect(await minuteOf(stack, 'free')).toBe(60);
   const applied = await ctl(stack, 'plans', 'apply', '-f', file, '--author', 'ada', '--reason', 'as in git');
-  expect(applied).toMatchObject({
-    code: 0,
-    err: expect.stringContaining('free.minute  60 -> 75\npro.day      10000 -> 12000\n'),
-  });
+  expect(applied).toMatchObject({ code: 0, err: expect.stringContaining(drift) });
   expect(await historyOf(stack)).toMatchObject([
     { author: 'ada', reason: 'as in git', changes: [{ field: 'free.minute' }, { field: 'pro.day' }] },
   ]);
-  expect(await ctl(stack, 'plans', 'apply', '-f', file)).toMatchObject({
-    code: 0,
-    out: 'The plans are the same as in the file.\n',
-  });
+  expect(await ctl(stack, 'plans', 'apply', '-f', file)).toMatchObject(same);
   expect(await historyOf(stack)).toHaveLength(1);
   expect((await ctl(stack, 'plans', 'rollback')).code).toBe(0);
   expect(await minuteOf(stack, 'free')).toBe(60);

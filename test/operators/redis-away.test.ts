@@ -4,63 +4,47 @@ import { expect, test } from 'vitest';
 import type { HistoryAnswer, KeysAnswer, TokensAnswer } from '../../gateway/operators/api/answers.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
-import { get, issueId, onRedis, tokenFor, viewOf } from '../support/operators.ts';
+import { get, hashOf, issueId, onRedis, operatorsRedis, tokenFor, viewOf } from '../support/operators.ts';
 import { startProcess } from '../support/process.ts';
-import { startRedisServer } from '../support/redis.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { ownRedis } from '../support/redis-database.ts';
 import { startWithReplica } from '../support/replica.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 /** Errors that operators get if Redis is down or slow, a change is incomplete, or no replica has it. */
 
-const { url, redis } = await emptyDatabase();
+const { url, redis, fresh } = await operatorsRedis();
 
-test('without Redis the admin listener answers 503 with a message, and no digest is logged', async () => {
-  const server = await startRedisServer();
+const UNAVAILABLE = { code: 'unavailable', message: expect.any(String), status: 503 };
+
+test('without Redis the admin listener answers 503 with the reason, and no digest is logged', async () => {
+  const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
+  const reason = async () => (await get<{ message: string }>(stack, '/keys')).message;
+  server.pause();
+  expect(await reason()).toBe('Redis does not answer.');
+  server.resume();
   await server.stop();
+  await expect.poll(reason).toBe('Redis is not connected.');
   for (const [method, path, body] of [
     ['GET', '/keys', undefined],
     ['POST', '/keys', { name: 'secretive', plan: 'free' }],
     ['PATCH', '/plans/free', { minute: 5 }],
   ] as const) {
-    const answer = await stack.admin(method, path, body);
-    expect([method, answer.status, answer.json]).toEqual([
-      method,
-      503,
-      { code: 'unavailable', message: expect.any(String), status: 503 },
-    ]);
+    const { json } = await stack.admin(method, path, body);
+    expect([method, json]).toEqual([method, UNAVAILABLE]);
   }
   expect(JSON.stringify(stack.log)).not.toMatch(/secret:|secretive/);
 });
 
-test('the error of a failed read gives its reason', async () => {
-  const server = await startRedisServer();
-  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
-  const ask = async () => ((await stack.admin('GET', '/keys')).json as { message: string }).message;
-  server.pause();
-  const late = ask();
-  expect(await late).toBe('Redis does not answer.');
-  server.resume();
-  await server.stop();
-  await expect.poll(ask).toBe('Redis is not connected.');
-});
-
 test('a reset during an outage of Redis gets 503 and is not made later, when Redis is back', async () => {
-  const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
-  cleanUp(server.stop);
+  const server = await ownRedis({ appendonly: 'yes', dir: await temporaryFolder() });
   const stack = await startStack({ REDIS_URL: server.url });
   const key = await stack.issueKey();
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600 });
   await server.stop();
-  const answer = await stack.admin('POST', `/keys/${idOf(key)}/reset`, {});
-  expect([answer.status, answer.json]).toEqual([
-    503,
-    { code: 'unavailable', message: expect.any(String), status: 503 },
-  ]);
+  expect((await stack.admin('POST', `/keys/${idOf(key)}/reset`, {})).json).toEqual(UNAVAILABLE);
   await server.restart();
   await expect.poll(() => viewOf(stack, idOf(key))).toMatchObject({ state: 'banned' });
   expect((await activityOf(stack)).map(({ action }) => action)).not.toContain('key.reset');
@@ -95,12 +79,11 @@ test('a request whose body ends early during the token lookup is completed and l
 });
 
 test('a plan change whose audit entry cannot be written succeeds with a warning', async () => {
-  const stack = await startStack(onRedis(url));
-  await redis.del('gateway:plans:history');
+  const stack = await fresh();
   await redis.set('gateway:plans:history', 'spoilt');
   const answer = await stack.admin('PATCH', '/plans/free', { minute: 61, author: 'ann', reason: 'test' });
-  expect([answer.status, answer.json]).toEqual([200, expect.objectContaining({ minute: 61 })]);
-  expect(answer.headers.warning).toBe('199 - "The change is in force, but the plan history could not be written."');
+  const warning = '199 - "The change is in force, but the plan history could not be written."';
+  expect(answer).toMatchObject({ status: 200, json: { minute: 61 }, headers: { warning } });
   expect(await redis.hget('gateway:plans', 'free.minute')).toBe('61');
   const lost = stack.log.filter(({ msg }) => msg === 'a plan change is in force, but the plan history lacks it');
   expect(lost).toMatchObject([
@@ -118,20 +101,27 @@ test('a plan change whose audit entry cannot be written succeeds with a warning'
   expect(stack.log.filter(({ level }) => level >= 50)).toHaveLength(2);
 });
 
-/** Two gateways over a Redis with a replica. */
+/** A gateway over a Redis with a replica. */
 async function setUp() {
-  const { url, ...redis } = await startWithReplica();
-  return { ...redis, stacks: [await startStack(onRedis(url)), await startStack(onRedis(url))] as const };
+  const replicated = await startWithReplica();
+  return { ...replicated, stack: await startStack(onRedis(replicated.url)) };
 }
+
+/** The answer to a change that no replica has. */
+const REPEATABLE = {
+  status: 503,
+  json: {
+    code: 'unavailable',
+    message: expect.stringMatching(/The change was made, .* It is safe to repeat the change\.$/),
+  },
+};
 
 const deleted = async (stack: Stack, paths: readonly string[]) =>
   await Promise.all(paths.map(async (path) => (await stack.admin('DELETE', path)).status));
 
 test('a revocation gets 503 on every gateway until a replica has it, and 404 after that', async () => {
-  const {
-    replica,
-    stacks: [one, other],
-  } = await setUp();
+  const { url, replica, stack: one } = await setUp();
+  const other = await startStack(onRedis(url));
   const id = await issueId(one);
   const made = async (path: string, body: object) => ((await one.admin('POST', path, body)).json as { id: string }).id;
   const paths = [
@@ -158,10 +148,7 @@ test('a revocation gets 503 on every gateway until a replica has it, and 404 aft
 });
 
 test('if no replica has a new key or token, the error names it, because nobody has received its secret', async () => {
-  const {
-    replica,
-    stacks: [stack],
-  } = await setUp();
+  const { replica, stack } = await setUp();
   const id = await issueId(stack);
   replica.pause();
   const [added, issued, token] = await Promise.all([
@@ -183,14 +170,10 @@ test('if no replica has a new key or token, the error names it, because nobody h
 });
 
 test('a restored key gets 503 until a replica has it, even when the restore is repeated', async () => {
-  const {
-    redis,
-    replica,
-    stacks: [stack],
-  } = await setUp();
+  const { redis, replica, stack } = await setUp();
   const id = await issueId(stack);
   const page = (await stack.admin('GET', '/backup')).json as { at: string; keys: unknown[] };
-  await redis.del(`gateway:key:{${id}}`);
+  await redis.del(hashOf(id));
   await redis.zrem('gateway:keys', id);
   const restored = async () => await stack.admin('POST', '/restore', { at: page.at, keys: page.keys });
   replica.pause();
@@ -200,39 +183,24 @@ test('a restored key gets 503 until a replica has it, even when the restore is r
 });
 
 test('a reset that no replica has gets 503 with a note that it was made, and can be repeated safely', async () => {
-  const {
-    replica,
-    stacks: [stack],
-  } = await setUp();
+  const { replica, stack } = await setUp();
   const id = await issueId(stack);
   await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 600 });
   const reset = async () => await stack.admin('POST', `/keys/${id}/reset`, { reason: 'a test' });
   replica.pause();
-  expect(await reset()).toMatchObject({
-    status: 503,
-    json: {
-      code: 'unavailable',
-      message: expect.stringMatching(/The change was made, .* It is safe to repeat the change\.$/),
-    },
-  });
+  expect(await reset()).toMatchObject(REPEATABLE);
   replica.resume();
   await expect.poll(async () => (await reset()).status).toBe(200);
   expect(await viewOf(stack, id)).toMatchObject({ state: 'active' });
 });
 
 test('a rollback that no replica has can be repeated, and the change stays rolled back', async () => {
-  const {
-    replica,
-    stacks: [stack],
-  } = await setUp();
+  const { replica, stack } = await setUp();
   await stack.admin('PATCH', '/plans/free', { minute: 1 });
   const minute = async () => (await get<{ free: { minute: number } }>(stack, '/plans')).free.minute;
   replica.pause();
   for (let call = 0; call < 2; call++) {
-    expect(await stack.admin('POST', '/plans/rollback', { reason: 'a test' })).toMatchObject({
-      status: 503,
-      json: { message: expect.stringMatching(/The change was made, .* It is safe to repeat the change\.$/) },
-    });
+    expect(await stack.admin('POST', '/plans/rollback', { reason: 'a test' })).toMatchObject(REPEATABLE);
     expect(await minute()).toBe(60);
     expect(await ctl(stack, 'plans', 'rollback', '--yes')).toMatchObject({
       code: 1,

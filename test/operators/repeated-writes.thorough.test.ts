@@ -1,33 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
 import type { HistoryAnswer, KeysAnswer } from '../../gateway/operators/api/answers.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
-import { type FaultProxy, startFaultProxy } from '../support/fault-proxy.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
 import type { Answer } from '../support/http.ts';
 import { ask, get, hashOf } from '../support/operators.ts';
-import { type RedisServer, startRedisServer } from '../support/redis.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
 // These tests wait for the operators' deadlines, which are seconds long.
 
-interface Rig {
-  readonly server: RedisServer;
-  readonly redis: Redis;
-  readonly proxy: FaultProxy;
-  readonly stack: Stack;
-}
-
 /** A gateway with the shortest deadlines for decisions, a network in between, and a Redis that can be stopped. */
-async function setUp(): Promise<Rig> {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
-  const redis = new Redis(server.url);
-  cleanUp(() => redis.disconnect());
+async function setUp() {
+  const server = await ownRedis();
   const proxy = await startFaultProxy(server.url);
-  return { server, redis, proxy, stack: await startStack({ REDIS_URL: proxy.url }) };
+  return { server, redis: connectionTo(server.url), proxy, stack: await startStack({ REDIS_URL: proxy.url }) };
 }
 
 const keyIn = ({ json }: Answer): string => (json as { key: string }).key;
@@ -52,8 +41,9 @@ const listed = async (stack: Stack) => (await get<KeysAnswer>(stack, '/keys')).k
 const existing = async (redis: Redis): Promise<string[]> =>
   (await redis.keys('gateway:key:*')).map((name) => name.slice('gateway:key:{'.length, -1)).sort();
 
-describe('while Redis pauses for longer than a decision waits', () => {
-  test.for([150, 1_500])("for %i ms, operators' writes are delayed and none fails", async (ms) => {
+test.for([150, 1_500])(
+  "while Redis pauses for %i ms, which is longer than a decision waits, operators' writes are delayed and none fails",
+  async (ms) => {
     const { server, stack } = await setUp();
     const key = await stack.issueKey();
     server.pause();
@@ -69,19 +59,29 @@ describe('while Redis pauses for longer than a decision waits', () => {
     expect(await statusOf(stack, keyIn(await (answers[0] as Promise<Answer>)))).toBe(200);
     expect(await statusOf(stack, key)).toBe(200);
     expect(await statusOf(stack, keyIn(await (answers[3] as Promise<Answer>)))).toBe(200);
-  });
-});
+  },
+);
 
 /** Long enough to act between a write and its reply. */
 const REPLY_MS = 300;
 
-/** Starts a write, and cuts its connection after Redis has made it but before the reply. */
-async function loseAnswer(rig: Rig, write: () => Promise<Answer>, isDone: () => Promise<boolean>): Promise<Answer> {
-  rig.proxy.set({ kind: 'delay', ms: REPLY_MS });
+/**
+ * Starts a write, and cuts its connection after Redis has made it but before the reply.
+ * @param isForLong whether the network stays away for longer than anyone waits
+ */
+async function loseAnswer(
+  { proxy, stack }: Pick<Awaited<ReturnType<typeof setUp>>, 'proxy' | 'stack'>,
+  write: () => Promise<Answer>,
+  isDone: () => Promise<boolean>,
+  isForLong = false,
+): Promise<Answer> {
+  proxy.set({ kind: 'delay', ms: REPLY_MS });
   const answer = write();
   while (!(await isDone())) await sleep(5);
-  rig.proxy.set({ kind: 'reset' });
-  rig.proxy.set({ kind: 'pass' });
+  proxy.set({ kind: 'reset' });
+  if (isForLong) await answer;
+  proxy.set({ kind: 'pass' });
+  await expect.poll(async () => (await stack.admin('GET', '/keys')).status).toBe(200);
   return await answer;
 }
 
@@ -130,23 +130,11 @@ describe('writes whose reply was lost with the connection', async () => {
   });
 });
 
-/** Starts a write. Once Redis has made it, cuts the network for longer than anyone waits. */
-async function neverHearOf(rig: Rig, write: () => Promise<Answer>, isDone: () => Promise<boolean>): Promise<Answer> {
-  rig.proxy.set({ kind: 'delay', ms: REPLY_MS });
-  const answer = write();
-  while (!(await isDone())) await sleep(5);
-  rig.proxy.set({ kind: 'reset' });
-  const reply = await answer;
-  rig.proxy.set({ kind: 'pass' });
-  await expect.poll(async () => (await rig.stack.admin('GET', '/keys')).status).toBe(200);
-  return reply;
-}
-
 test('a key that exists although its operator got 503 is listed', async () => {
   const rig = await setUp();
   const write = () => rig.stack.admin('POST', '/keys', { name: 'new', plan: 'free' });
   const isDone = async () => (await existing(rig.redis)).length === 1;
-  expect((await neverHearOf(rig, write, isDone)).status).toBe(503);
+  expect((await loseAnswer(rig, write, isDone, true)).status).toBe(503);
   expect(await listed(rig.stack)).toEqual(await existing(rig.redis));
 });
 
@@ -155,7 +143,7 @@ test('the secret in use stays valid if a rotation was made despite a 503 and is 
   const { redis, stack } = rig;
   const key = await stack.issueKey();
   const isDone = async () => (await secretsOf(redis, key)) === 2;
-  expect((await neverHearOf(rig, () => rotate(stack, key, DAY), isDone)).status).toBe(503);
+  expect((await loseAnswer(rig, () => rotate(stack, key, DAY), isDone, true)).status).toBe(503);
   const retried = await rotate(stack, key, DAY);
   expect(retried.status).toBe(201);
   expect([await statusOf(stack, key), await statusOf(stack, keyIn(retried))]).toEqual([200, 200]);

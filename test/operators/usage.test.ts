@@ -1,19 +1,14 @@
-import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import type { UsedOnDay } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
 import { inTurn } from '../support/in-turn.ts';
-import { get, onRedis, pagesOf, statusOf } from '../support/operators.ts';
-import { startRedisServer } from '../support/redis.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { get, onRedis, operatorsRedis, pagesOf, statusOf } from '../support/operators.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { createKey } from '../support/redis-keys.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
-const { url: redisUrl, redis } = await emptyDatabase();
-
-const fleetOf = (size: number) => Promise.all(Array.from({ length: size }, () => startStack(onRedis(redisUrl))));
+const { redis, withRedis, fresh } = await operatorsRedis();
 
 /** All pages, each of `limit` keys. */
 async function usageOf(stack: Stack, query = '', limit = 3): Promise<UsedOnDay[]> {
@@ -44,9 +39,8 @@ function summed(rows: readonly Pick<UsedOnDay, 'id' | 'admitted' | 'refused'>[])
 }
 
 test('usage over three gateways equals what clients saw, including revoked keys, in pages of any size', async () => {
-  await redis.flushdb();
-  const stacks = await fleetOf(3);
-  const [first] = stacks as [Stack, ...Stack[]];
+  const first = await fresh();
+  const stacks = [first, await startStack(withRedis), await startStack(withRedis)];
   await first.admin('PATCH', '/plans/free', { minute: 5, ban_after: 1_000_000 });
   const keys: string[] = [];
   for (let number = 0; number < 7; number++) keys.push(await first.issueKey({ name: `customer ${number}` }));
@@ -63,8 +57,7 @@ test('usage over three gateways equals what clients saw, including revoked keys,
 });
 
 test('keys issued or revoked while usage is paged appear at most once, and no other key is missed', async () => {
-  await redis.flushdb();
-  const [stack] = (await fleetOf(1)) as [Stack];
+  const stack = await fresh();
   const keys: string[] = [];
   for (let number = 0; number < 12; number++) keys.push(await stack.issueKey());
   const seen = await load([stack], keys, 1);
@@ -83,11 +76,9 @@ test('keys issued or revoked while usage is paged appear at most once, and no ot
 });
 
 test('a key can be revoked when Redis is out of memory, and its usage is kept', async () => {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
-  const root = new Redis(server.url);
-  cleanUp(() => root.disconnect());
-  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
+  const server = await ownRedis();
+  const root = connectionTo(server.url);
+  const stack = await startStack(onRedis(server.url));
   const key = await stack.issueKey();
   await load([stack], [key], 3);
   await root.config('SET', 'maxmemory', '1');
@@ -105,8 +96,7 @@ test('usage with the embedded limiter equals usage with Redis', async () => {
 });
 
 test('ctl usage exports all pages as a table, as CSV and as JSON', async () => {
-  await redis.flushdb();
-  const [stack] = (await fleetOf(1)) as [Stack];
+  const stack = await fresh();
   const odd = await stack.issueKey({ name: '=cmd("a"), b' });
   const seen = await load([stack], [odd], 3);
   // More keys than fit on one page, used once today.

@@ -1,12 +1,26 @@
+import { randomUUID } from 'node:crypto';
 import type { KeyView } from '../../gateway/operators/api/answers.ts';
 import { idOf } from './api-key.ts';
 import { type Answer, send } from './http.ts';
-import type { Stack } from './stack.ts';
+import { emptyDatabase } from './redis-database.ts';
+import { type Stack, startStack } from './stack.ts';
 
 /** Requests for tests of operators' features, as an operator and as a client. */
 
 /** The settings of a gateway on this Redis, with a deadline that even a busy machine meets. */
 export const onRedis = (REDIS_URL: string) => ({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
+
+/** An empty Redis for a test file, and the settings of a gateway on it. */
+export async function operatorsRedis() {
+  const { url, redis } = await emptyDatabase();
+  const withRedis = onRedis(url);
+  /** Empties Redis and starts a stack, by default on this Redis. */
+  async function fresh(environment: Record<string, string> = withRedis): Promise<Stack> {
+    await redis.flushdb();
+    return await startStack(environment);
+  }
+  return { url, redis, withRedis, fresh };
+}
 
 export const get = async <T>(stack: Pick<Stack, 'admin'>, path: string): Promise<T> =>
   (await stack.admin('GET', path)).json as T;
@@ -20,6 +34,12 @@ export const viewOf = (stack: Stack, id: string): Promise<KeyView> => get(stack,
 export const ask = (stack: Pick<Stack, 'gateway'>, key?: string, id?: string, path = '/v1/pets'): Promise<Answer> =>
   send(stack.gateway + path, { key, headers: id === undefined ? {} : { 'x-request-id': id } });
 
+/** Sends a client's request with a new request id. */
+export async function askOnce(stack: Pick<Stack, 'gateway'>, key?: string, path?: string) {
+  const id = randomUUID();
+  return { ...(await ask(stack, key, id, path)), id };
+}
+
 export const statusOf = async (stack: Stack, key: string): Promise<number> => (await ask(stack, key)).status;
 
 /** 200, or the code of the error. */
@@ -30,6 +50,13 @@ export async function codeOf(stack: Stack, key: string): Promise<unknown> {
 
 export const issueId = async (stack: Stack, key?: Record<string, unknown>): Promise<string> =>
   idOf(await stack.issueKey(key));
+
+/** The rest of the day limit, from the RateLimit field of the IETF draft. */
+export const dayLeft = ({ headers }: Answer): number => Number(/"day";r=(\d+)/.exec(String(headers.ratelimit))?.[1]);
+
+/** The reasons of the alarms about values of a key that were typed by hand. */
+export const alarmsOf = ({ log }: Pick<Stack, 'log'>, id: string): unknown[] =>
+  log.filter(({ msg, keyId }) => msg === 'value of a key rejected' && keyId === id).map(({ reason }) => reason);
 
 /** Reads all pages of a list. @param path the path, with a query */
 export async function pagesOf<Page extends { next?: string | number | undefined }>(

@@ -20,6 +20,8 @@ export interface Started {
   readonly child: ChildProcess;
   /** The standard output so far. */
   out(): string;
+  /** The standard error so far. */
+  err(): string;
   ended: Promise<Ended>;
 }
 
@@ -46,7 +48,7 @@ export function startProcess(
   });
   cleanUp(() => void child.kill('SIGKILL'));
   const ended = once(child, 'close').then(([code]) => ({ code: code as number | null, out, err }));
-  return { child, out: () => out, ended };
+  return { child, out: () => out, err: () => err, ended };
 }
 
 /**

@@ -11,7 +11,7 @@ import { cleanUp } from './clean-up.ts';
 import { miscounted, serverErrors } from './counted-decisions.ts';
 import { knowServices } from './described-answers.ts';
 import { watchFailures } from './failures.ts';
-import { type Answer, post, send } from './http.ts';
+import { type Answer, post, type Sent, send } from './http.ts';
 import { readableLog } from './log.ts';
 import { scrape } from './metrics.ts';
 import { startGateway } from './one-process.ts';
@@ -66,9 +66,9 @@ export async function startStack(
   const { gateway: url = '', admin: adminUrl = '' } = gateway.addresses;
   const forget = knowServices({ ...core.addresses, ...gateway.addresses }, settings.CORE_URL);
 
-  /** Calls the admin API. */
-  async function admin(method: string, path: string, body?: unknown): Promise<Answer> {
-    const sent = { method, key: ADMIN_TOKEN };
+  /** Calls the admin API, by default with ADMIN_TOKEN. */
+  async function admin(method: string, path: string, body?: unknown, more: Sent = {}): Promise<Answer> {
+    const sent = { method, key: ADMIN_TOKEN, ...more };
     return body === undefined ? await send(adminUrl + path, sent) : await post(adminUrl + path, body, sent);
   }
 
