@@ -3,7 +3,6 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
 import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
-import { addTrace, traceOf } from '../../shared/http/request-head.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore, OK, okTo } from '../support/faulty-core.ts';
 import { type Answer, post, send, sendBytes } from '../support/http.ts';
@@ -135,20 +134,6 @@ test('a retried request keeps its trace', async () => {
   expect(heads.map((head) => head.includes(`traceparent: 00-${ID}-`))).toEqual([true, true]);
   await flaky.post('', {}, { headers: { traceparent: GIVEN } });
   expect(heads.at(-1)).toContain(`traceparent: 00-${ID}-`);
-});
-
-test('ten thousand new traces all have different ids', () => {
-  const request = { headers: {} } as Parameters<typeof traceOf>[0];
-  const begun = Array.from({ length: 10_000 }, () => traceOf(request));
-  expect(begun.filter(({ id }) => !/^[0-9a-f]{32}$/.test(id))).toEqual([]);
-  expect(new Set(begun.map(({ id }) => id)).size).toBe(10_000);
-  const callers = begun.map((trace) => {
-    const headers: string[] = [];
-    addTrace(headers, trace);
-    return headers[1] ?? '';
-  });
-  expect(callers.filter((value) => !FORM.test(value))).toEqual([]);
-  expect(new Set(callers.map((value) => value.split('-')[2])).size).toBe(10_000);
 });
 
 /** Many more reads than connections. */
