@@ -60,6 +60,14 @@ test('the number of places is never exceeded, and no client waits while it may t
   fc.assert(keepsCount, { seed: FUZZ_SEED, numRuns: 300 });
 });
 
+test('a client gets at most half of the places, and a new one gets a place at once, however many clients hold theirs', () => {
+  const places = share(64);
+  for (const client of ['a', 'b', 'c', 'd', 'e']) for (let asked = 0; asked < 64; asked++) places.take(client);
+  expect(places.held('a')).toBe(32);
+  places.take('other');
+  expect(places.held('other')).toBe(1);
+});
+
 test('waiting clients take turns', () => {
   const places = share(1);
   for (const client of ['a', 'a', 'a', 'b', 'b', 'c']) places.take(client);

@@ -68,18 +68,14 @@ const allowance = ({ minute, day }: Key, seconds: number): number =>
 
 /** The limits of plans, and limits of which only that per minute matters. */
 const EXAMPLES = [
-  ...[
-    [60, 1_000],
-    [300, 10_000],
-    [1_000, 100_000],
-  ],
-  ...[
-    [60, 1_000_000],
-    [6_000, 100_000_000],
-    [2, 1_000_000],
-    [7, 1_000_000],
-  ],
-].flatMap(([minute = 0, day = 0]) => [1, 0.5, 0.01, 0].map((left): [Key] => [{ minute, day, left }]));
+  { minute: 60, day: 1_000 },
+  { minute: 300, day: 10_000 },
+  { minute: 1_000, day: 100_000 },
+  { minute: 60, day: 1_000_000 },
+  { minute: 6_000, day: 100_000_000 },
+  { minute: 2, day: 1_000_000 },
+  { minute: 7, day: 1_000_000 },
+].flatMap((limits) => [1, 0.5, 0.01, 0].map((left): [Key] => [{ ...limits, left }]));
 
 test('a client that paces itself by r and t is never refused and gets its whole allowance, whatever its limits and initial levels', () => {
   const key = fc.record({

@@ -109,37 +109,19 @@ test.for(['x'.repeat(24), 'é'.repeat(12), `whsec_${'A'.repeat(32)}`, `whsec_${'
   },
 );
 
-const inUse = new URL((await listeningCore()).url).host;
-const IN_USE = `${inUse}: another program uses this address. Stop it, or set`;
+const inUse = new URL((await listeningCore()).url);
+const IN_USE = `${inUse.host}: another program uses this address. Stop it, or set`;
+const NO_NAME = '999.1.1.1: this name does not resolve. Set';
+const NO_ADDRESS = '203.0.113.9: this machine has no such address. Set';
 
 test.for([
-  ['core/main.ts', 'PORT', inUse.split(':')[1], `${IN_USE} PORT to a free port.`],
-  ['gateway/main.ts', 'PORT', inUse.split(':')[1], `${IN_USE} PORT to a free port.`],
-  ['gateway/main.ts', 'ADMIN_PORT', inUse.split(':')[1], `${IN_USE} ADMIN_PORT to a free port.`],
-  [
-    'core/main.ts',
-    'HOST',
-    '999.1.1.1',
-    '999.1.1.1: this name does not resolve. Set HOST to an address of this machine.',
-  ],
-  [
-    'gateway/main.ts',
-    'HOST',
-    '999.1.1.1',
-    '999.1.1.1: this name does not resolve. Set HOST to an address of this machine.',
-  ],
-  [
-    'gateway/main.ts',
-    'ADMIN_HOST',
-    '999.1.1.1',
-    '999.1.1.1: this name does not resolve. Set ADMIN_HOST to an address of this machine.',
-  ],
-  [
-    'gateway/main.ts',
-    'ADMIN_HOST',
-    '203.0.113.9',
-    '203.0.113.9: this machine has no such address. Set ADMIN_HOST to an address of this machine.',
-  ],
+  ['core/main.ts', 'PORT', inUse.port, IN_USE],
+  ['gateway/main.ts', 'PORT', inUse.port, IN_USE],
+  ['gateway/main.ts', 'ADMIN_PORT', inUse.port, IN_USE],
+  ['core/main.ts', 'HOST', '999.1.1.1', NO_NAME],
+  ['gateway/main.ts', 'HOST', '999.1.1.1', NO_NAME],
+  ['gateway/main.ts', 'ADMIN_HOST', '999.1.1.1', NO_NAME],
+  ['gateway/main.ts', 'ADMIN_HOST', '203.0.113.9', NO_ADDRESS],
 ] as const)(
   '%s reports the unusable %s=%s in a readable message that names the setting',
   async ([main, name, value, fault]) => {
@@ -148,8 +130,12 @@ test.for([
       ...{ PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, DATA_DIR, DATABASE_URL: `sqlite:${DATA_DIR}/a.db` },
       [name]: value,
     };
-    const ended = await startProcess(process.execPath, [main], environment).ended;
-    expect(ended).toEqual({ code: 1, out: '', err: `Cannot listen on ${fault}\n` });
+    const remedy = `${name} to ${name.endsWith('PORT') ? 'a free port' : 'an address of this machine'}.`;
+    expect(await startProcess(process.execPath, [main], environment).ended).toEqual({
+      code: 1,
+      out: '',
+      err: `Cannot listen on ${fault} ${remedy}\n`,
+    });
   },
 );
 

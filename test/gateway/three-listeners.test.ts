@@ -196,43 +196,37 @@ test.for(listeners)('$name: a body may have 500 chunks, and one more for each 12
 
 const UPGRADE = 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n';
 
+type Pipeline = [bytes: string | readonly string[], statuses: readonly number[]];
+
 /** Pipelines with unusual or malformed requests, and the statuses of their answers. The last one closes the connection. */
-function pipelinesOf(to: Listener): [bytes: string | readonly string[], statuses: readonly number[]][] {
+function pipelinesOf(to: Listener): Pipeline[] {
   const [read, good] = [get(to), write(to)];
-  const connect = `CONNECT a:1 HTTP/1.1\r\n${hostOf(to)}\r\n`;
+  const connect = `${good.repeat(10)}CONNECT a:1 HTTP/1.1\r\n${hostOf(to)}\r\n`;
   const ignored = read.replace(/\r\n$/, `${UPGRADE}\r\n`);
   const inChunks = (headers = '') => writeHead(to, headers + IN_CHUNKS) + chunk(to.body);
-  const badChunks = ['', UPGRADE].map((headers) => `${writeHead(to, headers + IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`);
-  const badLines = [
+  const pipelines: Pipeline[] = [connect, connect + good].map((bytes) => [bytes, [...Array(10).fill(201), 405]]);
+  for (const text of [write(to, UPGRADE), inChunks(UPGRADE) + chunk('')]) {
+    pipelines.push([text + last(to), [201, 200]]);
+    pipelines.push([good + text + good + last(to), [201, 201, 201, 200]]);
+  }
+  for (const headers of ['', UPGRADE]) {
+    const bad = `${writeHead(to, headers + IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
+    pipelines.push([bad + good, [400]], [good.repeat(3) + bad, [201, 201, 201, 400]], [ignored + bad, [200, 400]]);
+  }
+  for (const text of ['nonsense\r\n\r\n', read.replace('GET', 'BREW'), read.replace('\r\n', '\n')])
+    for (const bytes of [ignored + text, [ignored, text]]) pipelines.push([bytes, [200, 400]]);
+  // A line that ends without a carriage return, or with two.
+  for (const bytes of [
     read.replace('\r\n', '\n'),
     read.replace(/\r\n\r\n$/, '\n\r\n'),
     read.replace(/\r\n\r\n$/, '\r\n\n'),
     read.replaceAll('\r\n', '\n'),
     read.replace(/\r\n$/, '\r\r\n'),
-    ...['0\n\n', '0\r\n\n'].map((end) => inChunks() + end),
-  ];
-  return [
-    ...['', good].map((rest): [string, number[]] => [good.repeat(10) + connect + rest, [...Array(10).fill(201), 405]]),
-    ...[write(to, UPGRADE), inChunks(UPGRADE) + chunk('')].flatMap((text): [string, number[]][] => [
-      [text + last(to), [201, 200]],
-      [good + text + good + last(to), [201, 201, 201, 200]],
-    ]),
-    ...badChunks.flatMap((bad): [string, number[]][] => [
-      [bad + good, [400]],
-      [good.repeat(3) + bad, [201, 201, 201, 400]],
-      [ignored + bad, [200, 400]],
-    ]),
-    ...['nonsense\r\n\r\n', read.replace('GET', 'BREW'), badLines[0] as string].flatMap(
-      (text): [string | string[], number[]][] => [
-        [ignored + text, [200, 400]],
-        [
-          [ignored, text],
-          [200, 400],
-        ],
-      ],
-    ),
-    ...badLines.map((bytes): [string, number[]] => [bytes + read, [400]]),
-  ];
+    `${inChunks()}0\n\n`,
+    `${inChunks()}0\r\n\n`,
+  ])
+    pipelines.push([bytes + read, [400]]);
+  return pipelines;
 }
 
 test.for(listeners)(
