@@ -7,7 +7,7 @@ import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { temporaryFolder } from '../support/stack.ts';
-import { eventually, launchWorkers } from '../support/workers.ts';
+import { eventually, launchWorkers, replaced } from '../support/workers.ts';
 
 test('a worker that starts while setting files are invalid serves with their last valid contents', async () => {
   const [authority, folder, core] = [await createAuthority(), await temporaryFolder(), await listeningCore()];
@@ -41,13 +41,9 @@ test('a worker that starts while setting files are invalid serves with their las
   await writeFile(file('token'), '');
   await rm(file('redis'));
   await writeFile(file('tls.crt'), 'garbage');
-  const [first = 0] = workers.pids();
-  process.kill(first, 'SIGKILL');
-  await eventually(() => workers.pids()[0]).not.toBe(first);
+  await replaced(workers, (pid) => process.kill(pid, 'SIGKILL'));
   expect([await status(), lastToken()]).toEqual([200, second]);
 
-  const [replacement = 0] = workers.pids();
-  workers.child.kill('SIGHUP');
-  await eventually(() => workers.pids()[0]).not.toBe(replacement);
+  await replaced(workers, () => workers.child.kill('SIGHUP'));
   await eventually(async () => [await status(), lastToken()]).toEqual([200, second]);
 });

@@ -1,13 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
+import { listeningCore } from '../support/faulty-core.ts';
 import { type Answered, ask } from '../support/paced-load.ts';
-import { startService } from '../support/process.ts';
-import type { RedisServer } from '../support/redis.ts';
 import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { startGatewayProcess } from '../support/redis-fault.ts';
 import { createKey } from '../support/redis-keys.ts';
-import { temporaryFolder } from '../support/stack.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_S = 86_400;
@@ -25,19 +22,16 @@ const wrongClock = (offsetMs: number): string => {
   return `--import=data:text/javascript,${encodeURIComponent(source)}`;
 };
 
-async function setUp(): Promise<{ server: RedisServer; redis: Redis; coreUrl: string }> {
+async function setUp() {
   const server = await ownRedis();
-  const redis = connectionTo(server.url);
-  const folder = await temporaryFolder();
-  const core = await startService('core/main.ts', { PORT: '0', DATABASE_URL: `sqlite:${folder}/store.db` });
-  return { server, redis, coreUrl: core.addresses.core ?? '' };
+  const settings = { CORE_URL: (await listeningCore()).url, REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' };
+  return { server, redis: connectionTo(server.url), settings };
 }
 
 const header = ({ headers }: Answered, name: string) => Number(headers[name]);
 
 test('gateways whose clocks differ by two hours make the same decisions, with and without Redis', async () => {
-  const { server, redis, coreUrl } = await setUp();
-  const settings = { CORE_URL: coreUrl, REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' };
+  const { server, redis, settings } = await setUp();
   await redis.hset('gateway:plans', {
     'free.minute': String(LIMITS.minute),
     'free.ban_after': '8',
@@ -88,8 +82,8 @@ test('gateways whose clocks differ by two hours make the same decisions, with an
 });
 
 test('a clock that was wrong by a day grants at most one extra bucket and blocks no key', async () => {
-  const { server, redis, coreUrl } = await setUp();
-  const gateway = await startGatewayProcess({ CORE_URL: coreUrl, REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
+  const { redis, settings } = await setUp();
+  const gateway = await startGatewayProcess(settings);
   await redis.hset('gateway:plans', 'free.ban_after', '1000000000');
   await sleep(600);
   const limit = 60;

@@ -35,16 +35,6 @@ test.for(deaths)(
   },
 );
 
-test('pipelined reads are retried once each when their connection breaks', async () => {
-  const { ask } = await misbehavingStack({});
-  await ask('GET');
-  const failed = await Promise.all(Array.from({ length: 60 }, () => ask('GET', 'fault=closes')));
-  expect(new Set(failed.map(({ seen }) => seen))).toEqual(new Set([502]));
-  expect(Math.max(...failed.map(({ asked }) => asked.length))).toBe(2);
-  const healed = await Promise.all(Array.from({ length: 60 }, () => ask('GET', 'fault=closes&times=1')));
-  expect(healed.filter(({ isOwn }) => !isOwn)).toEqual([]);
-});
-
 const FAULTS = ['closes&at=0', 'closes&at=80', 'resets&at=20', 'garbage', 'both-framings', 'too-long', 'late&at=20'];
 const ANY: readonly Outcome['seen'][] = [200, 502];
 

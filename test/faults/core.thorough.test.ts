@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
 import { misbehavingStack } from '../support/ask.ts';
 import { bareCore } from '../support/faulty-core.ts';
-import { post, send } from '../support/http.ts';
-import { startStack } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { unreachableServer } from '../support/unreachable-server.ts';
 
@@ -10,7 +9,6 @@ import { unreachableServer } from '../support/unreachable-server.ts';
 
 const CORE_TIMEOUT_MS = 400;
 const timeout = { CORE_TIMEOUT_MS: String(CORE_TIMEOUT_MS) };
-const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 
 /** The statuses of a GET and a POST, and how often the GET is sent: twice if its connection fails. */
 const misbehaviours: [does: string, query: string, get: number, post: number, asked: number][] = [
@@ -63,14 +61,11 @@ test.for(cases)(
 );
 
 test('requests to a core that refuses connections get 502 at once', TIMED, async () => {
-  const stack = await startStack({ CORE_URL: 'http://127.0.0.1:1' });
-  const key = await stack.issueKey(big);
+  const { get, post } = await stackBefore('http://127.0.0.1:1');
   const times: number[] = [];
   for (let sent = 0; sent < 21; sent++) {
     const before = performance.now();
-    const answer = await (sent % 2 === 0
-      ? send(`${stack.gateway}/v1/pets`, { key })
-      : post(`${stack.gateway}/v1/pets`, {}, { key }));
+    const answer = await (sent % 2 === 0 ? get() : post());
     times.push(performance.now() - before);
     await fact(() => expect([answer.status, answer.json]).toMatchObject([502, { code: 'bad_gateway' }]));
   }
@@ -78,13 +73,9 @@ test('requests to a core that refuses connections get 502 at once', TIMED, async
 });
 
 test('requests to a core that does not accept connections get 504 within the timeout', TIMED, async () => {
-  const stack = await startStack({ CORE_URL: await unreachableServer(), CORE_TIMEOUT_MS: '10000' });
-  const key = await stack.issueKey(big);
+  const { get, post } = await stackBefore(await unreachableServer(), { CORE_TIMEOUT_MS: '10000' });
   const before = performance.now();
-  const answers = await Promise.all([
-    ...Array.from({ length: 100 }, () => send(`${stack.gateway}/v1/pets`, { key })),
-    post(`${stack.gateway}/v1/pets`, {}, { key }),
-  ]);
+  const answers = await Promise.all([...Array.from({ length: 100 }, () => get()), post()]);
   const ms = performance.now() - before;
   await fact(() => expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([504])));
   expect(ms).toBeLessThan(8_000);
@@ -103,10 +94,9 @@ test('an answer that arrives before the body is sent is forwarded, and its conne
       setTimeout(() => socket.destroy(), 20);
     });
   });
-  const stack = await startStack({ CORE_URL: core, BODY_LIMIT_BYTES: '8000000' });
-  const key = await stack.issueKey(big);
+  const { post } = await stackBefore(core, { BODY_LIMIT_BYTES: '8000000' });
   for (let sent = 0; sent < 10; sent++) {
-    const answer = await post(`${stack.gateway}/v1/pets`, 'x'.repeat(5_000_000), { key });
+    const answer = await post('', 'x'.repeat(5_000_000));
     expect([answer.status, answer.text]).toEqual([413, early]);
   }
   expect(connections).toEqual(Array(10).fill('POST'));

@@ -5,8 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
 import { clientIdOf, faultyCore, okTo } from '../support/faulty-core.ts';
-import { post } from '../support/http.ts';
-import { startStack } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
 
 /**
  * Tests a core that closes idle connections at any time, while clients send writes, which must not be sent twice. Core
@@ -30,15 +29,10 @@ const note = (message: unknown) => {
 const otherEnd = ({ localPort, remotePort }: Socket): Socket | undefined =>
   [...opened].find((socket) => socket.localPort === remotePort && socket.remotePort === localPort);
 
-interface Closes {
-  all: number;
-  crossed: number;
-}
-
 /** A core that closes each connection within a few milliseconds of its answer. */
 async function closingCore(close: (socket: Socket) => void) {
   const received = new Map<string, number>();
-  const closes: Closes = { all: 0, crossed: 0 };
+  const closes = { all: 0, crossed: 0 };
   const url = await faultyCore((socket, head) => {
     const id = clientIdOf(/\r\nX-Request-Id: (\S+)/i.exec(head)?.[1] ?? '');
     received.set(id, (received.get(id) ?? 0) + 1);
@@ -77,13 +71,11 @@ test.for(Object.keys(CLOSES))(
     subscribe('net.client.socket', note);
     cleanUp(() => void unsubscribe('net.client.socket', note));
     const { url, received, closes } = await closingCore(CLOSES[does] as (socket: Socket) => void);
-    const stack = await startStack({ CORE_URL: url });
-    const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000_000, day: 1_000_000 });
+    const { post } = await stackBefore(url);
     keepBusy();
     let failed = 0;
     for (let sent = 0; sent < TRIES; sent++) {
-      const headers = { 'x-request-id': randomUUID() };
-      const { status } = await post(`${stack.gateway}/v1/pets`, {}, { key, headers });
+      const { status } = await post('', {}, { headers: { 'x-request-id': randomUUID() } });
       if (status !== 200) failed += 1;
       await sleep(Math.random() * MOST_MS);
     }

@@ -2,7 +2,6 @@ import { spawnSync } from 'node:child_process';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
@@ -14,6 +13,7 @@ import {
   isAlive,
   launchWorkers,
   startWorkers,
+  suspend,
   type Workers,
   workersEnvironment,
 } from '../support/workers.ts';
@@ -23,11 +23,6 @@ import {
 const HUNG = 'workers of an earlier primary hung and were killed';
 const ONE = { WORKERS: '1' };
 const workerOf = (workers: Workers): number => workers.pids()[0] as number;
-
-function suspend(pid: number): void {
-  process.kill(pid, 'SIGSTOP');
-  cleanUp(() => isAlive(pid) && process.kill(pid, 'SIGKILL'));
-}
 
 function listens(port: string): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>();

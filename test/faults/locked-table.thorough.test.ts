@@ -5,11 +5,11 @@ import { cleanUp } from '../support/clean-up.ts';
 import { emptyPostgres } from '../support/databases.ts';
 import { send } from '../support/http.ts';
 import { startService } from '../support/process.ts';
-import { startStack } from '../support/stack.ts';
+import { UNLIMITED } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
 import { quantile } from '../support/statistics.ts';
 import { TIMED } from '../support/timed.ts';
 
-const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const LOCKED_MS = 2_000;
 const BOUND_MS = 100;
 
@@ -19,9 +19,9 @@ test(
   async () => {
     const url = await emptyPostgres();
     const core = await startService('core/main.ts', { PORT: '0', DATABASE_URL: url, LOG_LEVEL: 'warn' });
-    const stack = await startStack({ CORE_URL: core.addresses.core ?? '' });
-    const [blocked, free] = [await stack.issueKey(big), await stack.issueKey(big)];
-    for (const key of [blocked, free]) await send(`${stack.gateway}/v1/pets`, { key });
+    const { stack, key: blocked, get } = await stackBefore(core.addresses.core ?? '');
+    const free = await stack.issueKey(UNLIMITED);
+    for (const key of [blocked, free]) await get('', { key });
     const locking = new pg.Client(url);
     await locking.connect();
     cleanUp(() => locking.end());
@@ -37,7 +37,7 @@ test(
     };
     for (const end = performance.now() + LOCKED_MS; performance.now() < end; await sleep(10)) {
       await Promise.all([
-        ...Array.from({ length: 4 }, () => time(through, () => send(`${stack.gateway}/v1/pets`, { key: free }))),
+        ...Array.from({ length: 4 }, () => time(through, () => get('', { key: free }))),
         time(direct, () => send(`${core.addresses.core}/v1/pets`)),
       ]);
     }

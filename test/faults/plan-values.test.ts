@@ -2,13 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { DEFAULT_PLANS, storedPlans } from '../../gateway/limiter/plans.ts';
 import { judge } from '../support/allowance-checker.ts';
+import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { type Answered, ask, startLoad } from '../support/paced-load.ts';
-import { startService } from '../support/process.ts';
 import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { startGatewayProcess } from '../support/redis-fault.ts';
 import { createKey } from '../support/redis-keys.ts';
-import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
+import { ADMIN_TOKEN } from '../support/stack.ts';
 import { median } from '../support/statistics.ts';
 
 /** Invalid limits that people or scripts might enter. A valid limit is a number from 1 to 10^9 in plain digits. */
@@ -56,13 +56,8 @@ const FIELDS = Object.keys(storedPlans(DEFAULT_PLANS)).filter((field) => !field.
 const server = await ownRedis();
 const redis = connectionTo(server.url);
 await redis.hset('gateway:plans', { ...storedPlans(DEFAULT_PLANS), ...GOOD });
-const core = await startService('core/main.ts', {
-  PORT: '0',
-  DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db`,
-  LOG_LEVEL: 'warn',
-});
 // Even a busy machine meets this long deadline, so Redis makes every decision.
-const settings = { CORE_URL: core.addresses.core ?? '', REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' };
+const settings = { CORE_URL: (await listeningCore()).url, REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' };
 const gateways = await Promise.all(Array.from({ length: 4 }, () => startGatewayProcess(settings)));
 
 const free = await createKey(redis, { day: 1_000_000_000 });

@@ -2,47 +2,34 @@ import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { childrenOf } from '../support/children.ts';
-import { cleanUp } from '../support/clean-up.ts';
-import { waitingCore } from '../support/faulty-core.ts';
-import { post, send } from '../support/http.ts';
+import { send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
 import { emptyDatabase, ownRedis } from '../support/redis-database.ts';
-import { ADMIN_TOKEN } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
-import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
+import {
+  eventually,
+  isAlive,
+  list,
+  replaced,
+  startWorkers,
+  suspend,
+  untilServing,
+  type Workers,
+  withRequestInFlight,
+} from '../support/workers.ts';
 
 /** Restarts, crashes and hangs of a primary and of its workers. */
 
 const ONE = { WORKERS: '1' };
-const list = (workers: Workers, key: string) => send(`${workers.gateway}/v1/pets`, { key });
 const readyz = async (workers: Workers) => (await workers.admin('/readyz')).status;
+const kill = (pid: number): void => void process.kill(pid, 'SIGKILL');
 
-function kill(pid: number | undefined, signal: NodeJS.Signals = 'SIGKILL'): void {
-  process.kill(pid as number, signal);
-  if (signal === 'SIGSTOP') cleanUp(() => isAlive(pid as number) && process.kill(pid as number, 'SIGKILL'));
+/** The time from the exit of the first worker until its replacement served. */
+function replacementMs(workers: Workers): number {
+  const [ended] = workers.logged('worker exited');
+  const [, serves] = workers.logged('worker serves');
+  return Date.parse(String(serves?.time)) - Date.parse(String(ended?.time));
 }
-
-async function redisServer() {
-  const server = await ownRedis();
-  return server;
-}
-
-test.for([
-  ['with Redis', {}],
-  ['without Redis', { REDIS_URL: '' }],
-] as const)('SIGHUP replaces the only worker without cutting off a response, %s', async ([, settings]) => {
-  const core = await waitingCore();
-  const workers = await startWorkers({ ...ONE, ...settings, CORE_URL: core.url });
-  const [before] = workers.pids();
-  const inFlight = list(workers, await workers.issueKey());
-  const answer = await core.arrived;
-  workers.child.kill('SIGHUP');
-  await eventually(() => workers.pids()[0]).not.toBe(before);
-  answer();
-  expect(await inFlight).toMatchObject({ status: 200, text: '[]' });
-  await eventually(() => workers.logged('rolling restart done').length).toBe(1);
-  expect([isAlive(workers.child.pid as number), isAlive(before as number)]).toEqual([true, false]);
-});
 
 test('SIGHUP at any time during a start kills no process and causes a rolling restart', async () => {
   const NODE_OPTIONS = `--import ${new URL('../support/hang-up-while-loading.ts', import.meta.url)}`;
@@ -53,7 +40,7 @@ test('SIGHUP at any time during a start kills no process and causes a rolling re
 });
 
 test('a gateway is ready once it has loaded the plans and the script from Redis, and stays ready without Redis', async () => {
-  const redis = await redisServer();
+  const redis = await ownRedis();
   await redis.stop();
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url });
   expect(await workers.admin('/readyz')).toMatchObject({ status: 503, json: { code: 'unavailable' } });
@@ -69,15 +56,15 @@ test('a gateway is ready once it has loaded the plans and the script from Redis,
 
 test.for([
   ['during a rolling restart', ({ child }: Workers): void => void child.kill('SIGHUP')],
-  ['while a crashed worker is replaced', (workers: Workers): void => kill(workers.pids()[0])],
+  ['while a crashed worker is replaced', (workers: Workers): void => kill(workers.pids()[0] as number)],
   ['and immediately gets a new key from an operator', undefined],
 ] as const)(
   "the operators' plans, not the built-in ones, are restored in a Redis that comes back empty %s",
   async ([, disturb]) => {
-    const redis = await redisServer();
+    const redis = await ownRedis();
     const environment = { ...ONE, REDIS_URL: redis.url };
     const first = await startWorkers(environment);
-    await post(`${first.adminUrl}/plans/free`, { minute: 777 }, { method: 'PATCH', key: ADMIN_TOKEN });
+    await first.change('PATCH', '/plans/free', { minute: 777 });
     first.child.kill('SIGINT');
     await first.ended;
     const workers = await startWorkers(environment);
@@ -98,7 +85,7 @@ test.for([
 );
 
 test('a new worker waits for Redis while the old one serves verified keys', async () => {
-  const redis = await redisServer();
+  const redis = await ownRedis();
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url });
   const key = await workers.issueKey();
   expect((await list(workers, key)).status).toBe(200);
@@ -118,9 +105,9 @@ test(
   'the replacement of a crashed worker serves at once without Redis, with the last known plans, keys and levels',
   TIMED,
   async () => {
-    const redis = await redisServer();
+    const redis = await ownRedis();
     const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url });
-    await post(`${workers.adminUrl}/plans/free`, { day: 4_321 }, { method: 'PATCH', key: ADMIN_TOKEN });
+    await workers.change('PATCH', '/plans/free', { day: 4_321 });
     const documented = async () => (await send(`${workers.gateway}/docs/`)).text.includes('4,321');
     await eventually(documented).toBe(true);
     const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 20 });
@@ -128,20 +115,16 @@ test(
     await redis.stop();
     for (let left = 18; left >= 10; left--)
       expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe(String(left));
-    const [before] = workers.pids();
-    kill(before);
-    await eventually(() => workers.pids()[0]).not.toBe(before);
+    await replaced(workers, kill);
     expect(await readyz(workers)).toBe(200);
     expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe('9');
     expect(await documented()).toBe(true);
-    const [ended] = workers.logged('worker exited');
-    const [, serves] = workers.logged('worker serves');
-    expect(Date.parse(String(serves?.time)) - Date.parse(String(ended?.time))).toBeLessThan(2_500);
+    expect(replacementMs(workers)).toBeLessThan(2_500);
   },
 );
 
 test('the replacement of the only worker serves a key that was last used before an outage of Redis', async () => {
-  const redis = await redisServer();
+  const redis = await ownRedis();
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });
   const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 30 });
   for (let left = 29; left >= 10; left--)
@@ -149,9 +132,7 @@ test('the replacement of the only worker serves a key that was last used before 
   redis.pause();
   await eventually(() => notedByPrimary(workers)).toBe(1);
   await sleep(500);
-  const [before] = workers.pids();
-  kill(before);
-  await eventually(() => workers.pids()[0]).not.toBe(before);
+  await replaced(workers, kill);
   expect(await list(workers, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '9' } });
 });
 
@@ -161,7 +142,7 @@ const notedByPrimary = (workers: Workers): number =>
     .length;
 
 test('a key that was last used before a reload is served when Redis hangs', async () => {
-  const redis = await redisServer();
+  const redis = await ownRedis();
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });
   const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 30 });
   expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe('29');
@@ -172,57 +153,43 @@ test('a key that was last used before a reload is served when Redis hangs', asyn
 });
 
 test('a worker that crashes when Redis begins to hang is replaced at once', TIMED, async () => {
-  const redis = await redisServer();
+  const redis = await ownRedis();
   // The long timeout ensures that the replacement starts before the primary detects the outage.
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '5000' });
-  const [before] = workers.pids();
   redis.pause();
-  kill(before);
-  await eventually(() => workers.pids()[0]).not.toBe(before);
-  const [ended] = workers.logged('worker exited');
-  const [, serves] = workers.logged('worker serves');
-  expect(Date.parse(String(serves?.time)) - Date.parse(String(ended?.time))).toBeLessThan(2_500);
+  await replaced(workers, kill);
+  expect(replacementMs(workers)).toBeLessThan(2_500);
   redis.resume();
   await eventually(async () => (await list(workers, await workers.issueKey())).status).toBe(200);
 });
 
 test('a worker that hangs is replaced', async () => {
   const workers = await startWorkers(ONE);
-  const [before] = workers.pids();
-  kill(before, 'SIGSTOP');
-  await eventually(() => workers.logged('worker exited')).toMatchObject([
+  await replaced(workers, suspend);
+  expect(workers.logged('worker exited')).toMatchObject([
     { worker: 1, signal: 'SIGKILL', said: 'The worker sent nothing for 10 s.' },
   ]);
-  await eventually(() => workers.pids()[0]).not.toBe(before);
   expect((await list(workers, await workers.issueKey())).status).toBe(200);
 });
 
 test('the workers of a dead primary exit within 10 s, even if an answer never arrives', TIMED, async () => {
-  const core = await waitingCore();
-  const workers = await startWorkers({ CORE_URL: core.url, CORE_TIMEOUT_MS: '60000' });
+  const { workers, inFlight } = await withRequestInFlight({ CORE_TIMEOUT_MS: '60000' });
   const pids = workers.pids();
-  const inFlight = list(workers, await workers.issueKey()).catch(({ code }) => code);
-  await core.arrived;
   workers.child.kill('SIGKILL');
   const before = performance.now();
   await eventually(() => pids.some(isAlive)).toBe(false);
   expect(performance.now() - before).toBeLessThan(10_000);
-  expect(await inFlight).toBe('ECONNRESET');
+  await expect(inFlight).rejects.toMatchObject({ code: 'ECONNRESET' });
 });
 
 test('a successor takes over the port of a dead primary and kills only its hanging worker', TIMED, async () => {
-  const core = await waitingCore();
   const [PORT, other] = [String(await freePort()), await startWorkers()];
   const { url: REDIS_URL } = await emptyDatabase();
-  const workers = await startWorkers({ PORT, REDIS_URL, CORE_URL: core.url, CORE_TIMEOUT_MS: '60000' });
-  const inFlight = list(workers, await workers.issueKey());
-  // If the test fails before it awaits this promise, its rejection would be unhandled.
-  inFlight.catch(() => {});
-  const answer = await core.arrived;
+  const { workers, inFlight, answer } = await withRequestInFlight({ PORT, REDIS_URL, CORE_TIMEOUT_MS: '60000' });
   const pids = workers.pids();
   const hung = pids.find((pid) => !hasConnections(pid, PORT)) as number;
   const draining = pids.find((pid) => pid !== hung) as number;
-  kill(hung, 'SIGSTOP');
+  suspend(hung);
   workers.child.kill('SIGKILL');
   const successor = await startWorkers({ PORT, REDIS_URL });
   expect(successor.logged('workers of an earlier primary hung and were killed')).toMatchObject([{ pids: [hung] }]);

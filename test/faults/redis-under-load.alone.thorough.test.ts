@@ -1,11 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { judge } from '../support/allowance-checker.ts';
+import { listeningCore } from '../support/faulty-core.ts';
 import { inTurn } from '../support/in-turn.ts';
 import type { Answered } from '../support/paced-load.ts';
-import { startService } from '../support/process.ts';
 import { BAN_AFTER, type Decided, type Observation, observe, TIGHT } from '../support/redis-fault.ts';
 import { flushedScripts, HALF_OPEN, OUTAGES } from '../support/redis-outages.ts';
-import { temporaryFolder } from '../support/stack.ts';
 import { quantile } from '../support/statistics.ts';
 
 /** Tests the gateway's guarantees during each fault of Redis, under load and with real processes. */
@@ -16,20 +15,11 @@ const NOISE_MS = 400;
 /** Above the median latency of a healthy gateway, unless the machine is overloaded. */
 const USUAL_MS = 10;
 
-const core = await startService('core/main.ts', {
-  PORT: '0',
-  DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db`,
-  LOG_LEVEL: 'warn',
-});
-const observed = await inTurn([HALF_OPEN, flushedScripts(100), ...OUTAGES], 3, async (fault) => {
-  return { name: fault.name, seen: await observe(fault, core.addresses.core ?? '') };
-});
+const core = await listeningCore();
+const faults = [HALF_OPEN, flushedScripts(100), ...OUTAGES];
+const observed = await inTurn(faults, 3, async (fault) => ({ name: fault.name, seen: await observe(fault, core.url) }));
+type Observed = (typeof observed)[number];
 const [halfOpen, flushed, ...outages] = observed as [Observed, Observed, ...Observed[]];
-
-interface Observed {
-  readonly name: string;
-  readonly seen: Observation;
-}
 
 const sentFrom =
   (from: number, to = Infinity) =>

@@ -2,11 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { judge } from '../support/allowance-checker.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
-import { post, send } from '../support/http.ts';
+import { send } from '../support/http.ts';
 import { hammer, readAndWrite } from '../support/load.ts';
-import { startService } from '../support/process.ts';
 import { connectRaw } from '../support/raw-client.ts';
-import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 import { startWorkers, type Workers } from '../support/workers.ts';
 
@@ -18,17 +16,10 @@ const PAUSE_MS = 60;
 const NOTICED_AFTER_MS = 400;
 /** Enough for two starts and two stops while other tests run. */
 const RESTARTED_WITHIN_MS = 120_000;
-const SERVED = ['GET 200', 'POST 201'];
 
 const MINUTE_LIMIT = 40;
 const KEYS = 50;
 const LIMITED_MS = 5_000;
-
-async function startInFrontOfCore(): Promise<Workers> {
-  const DATABASE_URL = `sqlite:${await temporaryFolder()}/store.db`;
-  const core = await startService('core/main.ts', { PORT: '0', DATABASE_URL });
-  return await startWorkers({ CORE_URL: core.addresses.core });
-}
 
 async function restart({ child, logged }: Workers, count: number): Promise<void> {
   child.kill('SIGHUP');
@@ -36,7 +27,7 @@ async function restart({ child, logged }: Workers, count: number): Promise<void>
 }
 
 test(`${RESTARTS} rolling restarts under load and a final stop cause no failed request`, async () => {
-  const workers = await startInFrontOfCore();
+  const workers = await startWorkers();
   const load = readAndWrite(workers.gateway, await workers.issueKey(), CONNECTIONS, PAUSE_MS);
   for (let count = 1; count <= RESTARTS; count++) await restart(workers, count);
   expect(new Set(workers.logged('worker serves').map(({ pid }) => pid)).size).toBe(2 + 2 * RESTARTS);
@@ -50,14 +41,13 @@ test(`${RESTARTS} rolling restarts under load and a final stop cause no failed r
   await load.end();
   expect((await workers.ended).code).toBe(0);
   process.stdout.write(`${RESTARTS} rolling restarts: ${JSON.stringify(Object.fromEntries(load.outcomes))}\n`);
-  expect([...load.outcomes.keys()].sort()).toEqual(SERVED);
+  expect([...load.outcomes.keys()].sort()).toEqual(['GET 200', 'POST 200']);
 }, 600_000);
 
 test('each key gets exactly its allowance during a rolling restart of two workers', async () => {
-  const workers = await startInFrontOfCore();
+  const workers = await startWorkers();
   // The clients must not be banned.
-  const patient = { method: 'PATCH', key: ADMIN_TOKEN };
-  expect((await post(`${workers.adminUrl}/plans/enterprise`, { ban_after: 1_000_000_000 }, patient)).status).toBe(200);
+  expect((await workers.change('PATCH', '/plans/enterprise', { ban_after: 1_000_000_000 })).status).toBe(200);
   const limits = { plan: 'enterprise', minute: MINUTE_LIMIT, day: 1_000_000 };
   const keys = await Promise.all(Array.from({ length: KEYS }, () => workers.issueKey(limits)));
   const hammering = hammer(workers.gateway, keys, CONNECTIONS, LIMITED_MS);

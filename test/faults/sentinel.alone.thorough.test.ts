@@ -2,8 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
-import { type Answered, startLoad } from '../support/paced-load.ts';
-import { MASTER_NAME, type SentinelNode, startSentinels, type Watched } from '../support/redis-sentinel.ts';
+import { startLoad } from '../support/paced-load.ts';
+import { type Decided, withModes } from '../support/redis-fault.ts';
+import { MASTER_NAME, startSentinels, type Watched } from '../support/redis-sentinel.ts';
 import { replicated } from '../support/replicated.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
@@ -14,10 +15,6 @@ const MINUTE_LIMIT = 120;
 const PER_MS = MINUTE_LIMIT / 60_000;
 /** An upper bound for the replication delay on one machine. */
 const UNREPLICATED_MS = 500;
-
-interface Decided extends Answered {
-  readonly mode: unknown;
-}
 
 interface Failover {
   /** The times just before and just after the primary was killed. */
@@ -55,11 +52,6 @@ async function failOver(watched: Watched, stack: Stack): Promise<Failover> {
 function isSharedAgain(stack: Stack, since: number): boolean {
   const modes = stack.log.slice(since).flatMap(({ msg, mode }) => (msg === 'request' ? [mode] : []));
   return modes.includes('local') && modes.at(-1) === undefined;
-}
-
-function withModes(stack: Stack, answers: readonly Answered[]): Decided[] {
-  const modes = new Map(stack.log.map(({ requestId, mode = 'shared' }) => [requestId, mode]));
-  return answers.map((answer) => ({ ...answer, mode: modes.get(answer.id) }));
 }
 
 const admitted = (answers: readonly Decided[]): number => answers.filter((answer) => answer.admitted).length;
@@ -101,7 +93,7 @@ test(`${KILLS} failovers cause no 5xx for verified keys and few admissions beyon
   const keys = await Promise.all(Array.from({ length: KEYS }, () => stack.issueKey()));
   const startedAt = performance.now();
   for (const key of keys) await send(`${stack.gateway}/v1/pets`, { key });
-  await replicated(((await watched.primary()) as SentinelNode).redis, 2);
+  await replicated((await watched.primary()).redis, 2);
   let turn = 0;
   const load = startLoad(stack.gateway, () => keys[turn++ % KEYS] as string, { clients: 8, pauseMs: 10 });
   await sleep(2_000);
@@ -109,7 +101,7 @@ test(`${KILLS} failovers cause no 5xx for verified keys and few admissions beyon
   for (let kill = 0; kill < KILLS; kill++) failovers.push(await failOver(watched, stack));
   await load.stop();
   const elapsed = performance.now() - startedAt;
-  const answers = withModes(stack, load.answers);
+  const answers = withModes(load.answers, stack.log);
   const slowest = Math.max(...failovers.map(({ sharedAfterMs }) => sharedAfterMs));
   process.stdout.write(
     `${answers.length} requests, ${KILLS} failovers in ${(elapsed / 1_000).toFixed(1)} s, shared at most ${slowest.toFixed(0)} ms after a primary was named\n`,
@@ -119,7 +111,7 @@ test(`${KILLS} failovers cause no 5xx for verified keys and few admissions beyon
   expect(stack.log.filter(({ status }) => Number(status) >= 500)).toEqual([]);
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
   expect(slowest).toBeLessThan(5_000);
-  const { redis } = (await watched.primary()) as SentinelNode;
+  const { redis } = await watched.primary();
   for (const key of keys) {
     const own = answers.filter((answer) => answer.key === key);
     const stretches = localStretches(own);

@@ -2,16 +2,23 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { startFaultProxy } from '../support/fault-proxy.ts';
 import { faultyCore, listeningCore, okTo } from '../support/faulty-core.ts';
-import { post, send } from '../support/http.ts';
 import { scrape } from '../support/metrics.ts';
 import { startService } from '../support/process.ts';
-import { startStack, temporaryFolder } from '../support/stack.ts';
+import { temporaryFolder } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
 import { TIMED } from '../support/timed.ts';
 
 /** One of two cores falls silent without closing its connections. */
 
-const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const CORE_TIMEOUT_MS = 5_000;
+
+/** Sends requests for some seconds without waiting for answers. @returns the statuses of all answers */
+async function load(ask: () => Promise<{ status: number }>, seconds: number, pauseMs = 10): Promise<number[]> {
+  const answers: Promise<{ status: number }>[] = [];
+  for (const end = performance.now() + seconds * 1_000; performance.now() < end; await sleep(pauseMs))
+    answers.push(ask());
+  return (await Promise.all(answers)).map(({ status }) => status);
+}
 
 async function startCore() {
   const core = await startService('core/main.ts', {
@@ -27,15 +34,14 @@ test.for(['stopped', 'cut off'])(
   async (how) => {
     const [first, second] = [await startCore(), await startCore()];
     const proxy = await startFaultProxy(first.url);
-    const stack = await startStack({ CORE_URL: `${proxy.url},${second.url}` });
-    const key = await stack.issueKey(big);
+    const { stack, get } = await stackBefore(`${proxy.url},${second.url}`);
     const times: number[] = [];
     const statuses = new Set<number>();
     let isOver = false;
     const client = async () => {
       while (!isOver) {
         const askedAt = performance.now();
-        statuses.add((await send(`${stack.gateway}/v1/pets`, { key })).status);
+        statuses.add((await get()).status);
         times.push(performance.now() - askedAt);
         await sleep(5);
       }
@@ -64,10 +70,9 @@ test('only some reads are sent twice when both cores are slow', async () => {
       if (!head.includes('/readyz')) asked += 1;
       setTimeout(() => socket.write(okTo(head)), head.includes('/readyz') ? 0 : 900);
     });
-  const stack = await startStack({ CORE_URL: `${await slow()},${await slow()}` });
-  const key = await stack.issueKey(big);
+  const { get } = await stackBefore(`${await slow()},${await slow()}`);
   for (let round = 0; round < 5; round++) {
-    const answers = await Promise.all(Array.from({ length: 100 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+    const answers = await Promise.all(Array.from({ length: 100 }, () => get()));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
   }
   expect(asked).toBeLessThan(500 + 4 * 64 + 60);
@@ -79,9 +84,8 @@ test('a slow read gets the answer of the faster core, and the other answer is dr
     else setTimeout(() => socket.write(okTo(head).replace('[]', '{}')), 3_000);
   });
   const quick = await listeningCore();
-  const stack = await startStack({ CORE_URL: `${slow},${quick.url}` });
-  const key = await stack.issueKey(big);
-  const answers = await Promise.all(Array.from({ length: 20 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  const { get } = await stackBefore(`${slow},${quick.url}`);
+  const answers = await Promise.all(Array.from({ length: 20 }, () => get()));
   expect(new Set(answers.map(({ text }) => text))).toEqual(new Set(['[]']));
 });
 
@@ -95,43 +99,25 @@ test('reads and writes avoid a core that answers only probes, until it answers r
       if (!hangs) socket.write(okTo(head));
     }
   });
-  const well = await faultyCore((socket, head) => void socket.write(okTo(head)));
-  const stack = await startStack({ CORE_URL: `${stuck},${well}`, CORE_TIMEOUT_MS: '2000' });
-  const key = await stack.issueKey(big);
-  const load = async (method: string, seconds: number) => {
-    const answers: Promise<{ status: number }>[] = [];
-    const end = performance.now() + seconds * 1_000;
-    while (performance.now() < end) {
-      const url = `${stack.gateway}/v1/pets`;
-      answers.push(method === 'GET' ? send(url, { key }) : post(url, {}, { key }));
-      await sleep(10);
-    }
-    return (await Promise.all(answers)).map(({ status }) => status);
-  };
-  await load('GET', 1);
+  const { get, post } = await stackBefore(`${stuck},${(await listeningCore()).url}`, { CORE_TIMEOUT_MS: '2000' });
+  await load(get, 1);
   hangs = true;
   // The first writes wait for a core that is not yet known to be stuck.
-  await load('POST', 1);
-  expect(new Set(await load('POST', 4))).toEqual(new Set([200]));
-  expect(new Set(await load('GET', 8))).toEqual(new Set([200]));
+  await load(post, 1);
+  expect(new Set(await load(post, 4))).toEqual(new Set([200]));
+  expect(new Set(await load(get, 8))).toEqual(new Set([200]));
   hangs = false;
-  await load('GET', 2);
+  await load(get, 2);
   const before = asked;
-  expect(new Set(await load('GET', 1))).toEqual(new Set([200]));
+  expect(new Set(await load(get, 1))).toEqual(new Set([200]));
   expect(asked - before).toBeGreaterThan(20);
 }, 60_000);
 
 test('when reads are rare, a silent core is tried once a second and no read fails', async () => {
   const stuck = await faultyCore((socket, head) => void (head.includes('/readyz') && socket.write(okTo(head))));
-  const well = await faultyCore((socket, head) => void socket.write(okTo(head)));
-  const stack = await startStack({ CORE_URL: `${stuck},${well}`, CORE_TIMEOUT_MS: '2000' });
-  const key = await stack.issueKey(big);
-  const read = async () => (await send(`${stack.gateway}/v1/pets`, { key })).status;
+  const { get } = await stackBefore(`${stuck},${(await listeningCore()).url}`, { CORE_TIMEOUT_MS: '2000' });
   const statuses: number[] = [];
-  for (let at = 0; at < 20; at++) {
-    statuses.push(await read());
-    await sleep(1_050);
-  }
+  for (let at = 0; at < 20; at++, await sleep(1_050)) statuses.push((await get()).status);
   expect(statuses).toEqual(Array(20).fill(200));
 }, 90_000);
 
@@ -142,20 +128,12 @@ test('writes return to a core that recovered while the other one fell silent', a
       faultyCore((socket, head) => void ((head.includes('/readyz') || !hanging[at]) && socket.write(okTo(head)))),
     ),
   );
-  const stack = await startStack({ CORE_URL: `${first},${second}`, CORE_TIMEOUT_MS: '2000' });
-  const key = await stack.issueKey(big);
-  const write = async () => (await post(`${stack.gateway}/v1/pets`, {}, { key })).status;
-  const writeOften = async (seconds: number) => {
-    const statuses: Promise<number>[] = [];
-    for (const end = performance.now() + seconds * 1_000; performance.now() < end; await sleep(100))
-      statuses.push(write());
-    return await Promise.all(statuses);
-  };
+  const { post } = await stackBefore(`${first},${second}`, { CORE_TIMEOUT_MS: '2000' });
   hanging[0] = true;
-  await writeOften(1);
+  await load(post, 1, 100);
   hanging[0] = false;
   hanging[1] = true;
-  await writeOften(3);
-  const statuses = await writeOften(3);
+  await load(post, 3, 100);
+  const statuses = await load(post, 3, 100);
   expect(statuses.filter((status) => status === 200).length).toBeGreaterThan((3 / 4) * statuses.length);
 }, 60_000);

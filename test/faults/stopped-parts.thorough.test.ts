@@ -6,7 +6,7 @@ import { openConsole } from '../support/console.ts';
 import { ctl } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { startService } from '../support/process.ts';
-import { startRedisServer } from '../support/redis.ts';
+import { ownRedis } from '../support/redis-database.ts';
 import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { signalAll, startWorkers } from '../support/workers.ts';
 
@@ -20,7 +20,7 @@ vi.setConfig({ testTimeout: 300_000 });
 const HUNG_MS = 4_000;
 
 test('a part that does not answer is never reported as healthy until it answers again', async () => {
-  const redis = await startRedisServer();
+  const redis = await ownRedis();
   const core = await startService('core/main.ts', {
     PORT: '0',
     DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db`,

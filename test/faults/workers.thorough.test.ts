@@ -5,7 +5,6 @@ import { expect, test } from 'vitest';
 import { childrenOf } from '../support/children.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
-import { waitingCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
 import { startProcess } from '../support/process.ts';
@@ -14,15 +13,15 @@ import {
   eventually,
   isAlive,
   launchWorkers,
+  list,
   startWorkers,
   untilServing,
   type Workers,
+  withRequestInFlight,
   workersEnvironment,
 } from '../support/workers.ts';
 
 const kill = (pid: number | undefined, signal: NodeJS.Signals = 'SIGKILL') => process.kill(pid as number, signal);
-const list = (workers: Workers, key: string, agent?: http.Agent) =>
-  send(`${workers.gateway}/v1/pets`, agent === undefined ? { key } : { key, agent });
 
 /** Waits for the next process that a gateway starts. */
 async function nextChild({ child }: Workers, known: readonly number[]): Promise<number> {
@@ -118,19 +117,6 @@ test('a connection that is idle when its worker is replaced serves one more requ
   await eventually(() => served.some(isAlive)).toBe(false);
 });
 
-test('requests in flight outlive the primary, and no worker is left behind', async () => {
-  const core = await waitingCore();
-  const workers = await startWorkers({ CORE_URL: core.url });
-  const pids = workers.pids();
-  const inFlight = list(workers, await workers.issueKey());
-  const answer = await core.arrived;
-  workers.child.kill('SIGKILL');
-  await eventually(() => pids.filter(isAlive).length).toBe(1);
-  answer();
-  expect(await inFlight).toMatchObject({ status: 200, text: '[]' });
-  await eventually(() => pids.some(isAlive)).toBe(false);
-});
-
 test('a primary that dies while a worker starts leaves no worker behind', async () => {
   const proxy = await startFaultProxy((await emptyDatabase()).url);
   const workers = await startWorkers({ REDIS_URL: proxy.url });
@@ -147,20 +133,17 @@ test('a primary that dies while a worker starts leaves no worker behind', async 
 });
 
 test('Ctrl-C, which reaches every process, lets requests finish, and a second Ctrl-C does not', async () => {
-  const core = await waitingCore();
-  const workers = await startWorkers({ CORE_URL: core.url });
+  const { workers, inFlight, answer } = await withRequestInFlight();
   const pids = workers.pids();
   const pressCtrlC = () => {
     for (const pid of [...pids, workers.child.pid as number].filter(isAlive)) kill(pid, 'SIGINT');
   };
-  const inFlight = list(workers, await workers.issueKey()).catch(({ code }) => code);
-  const answer = await core.arrived;
   pressCtrlC();
   await eventually(() => pids.filter(isAlive).length).toBe(1);
   expect(isAlive(workers.child.pid as number)).toBe(true);
   pressCtrlC();
   expect((await workers.ended).code).toBe(1);
-  expect(await inFlight).toBe('ECONNRESET');
+  await expect(inFlight).rejects.toMatchObject({ code: 'ECONNRESET' });
   await eventually(() => pids.some(isAlive)).toBe(false);
   answer();
 });
@@ -169,10 +152,7 @@ test.for([
   ['workers first', 0],
   ['the primary first', 1],
 ] as const)('requests in flight finish after a supervisor sends SIGTERM to every process, %s', async ([, turn]) => {
-  const core = await waitingCore();
-  const workers = await startWorkers({ CORE_URL: core.url });
-  const inFlight = list(workers, await workers.issueKey());
-  const answer = await core.arrived;
+  const { workers, inFlight, answer } = await withRequestInFlight();
   const steps = [() => workers.pids().forEach((pid) => void kill(pid, 'SIGTERM')), () => workers.child.kill('SIGTERM')];
   steps[turn]?.();
   await eventually(() => workers.logged('stopping').filter(({ worker }) => worker !== undefined).length).toBe(2);
@@ -189,10 +169,7 @@ const LATE = { WORKERS: '4', NODE_OPTIONS: `--import ${new URL('../support/start
 test.for(['SIGTERM', 'SIGINT'] as const)(
   '%s while the last workers start lets the first one finish its requests and leaves no worker behind',
   async (signal) => {
-    const core = await waitingCore();
-    const workers = await launchWorkers({ ...LATE, CORE_URL: core.url });
-    const inFlight = list(workers, await workers.issueKey());
-    const answer = await core.arrived;
+    const { workers, inFlight, answer } = await withRequestInFlight(LATE, launchWorkers);
     expect((await workers.admin('/readyz')).status).toBe(200);
     const pids = childrenOf(workers.child.pid as number);
     expect(pids).toHaveLength(4);

@@ -3,9 +3,8 @@ import { Agent } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { CoreSettings, readCoreSettings } from '../../core/config.ts';
+import { readCoreSettings } from '../../core/config.ts';
 import { startCore } from '../../core/core.ts';
-import { currentSecret } from '../../shared/process/secret.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
@@ -15,38 +14,6 @@ import { stackBefore } from '../support/stack-before.ts';
 
 const OLD = 'the-old-token-of-the-core';
 const NEW = 'the-new-token-of-the-core';
-
-test('a changed secret file is read again; an invalid one changes nothing and is logged once without its content', async () => {
-  const path = join(await temporaryFolder(), 'token');
-  await writeFile(path, `${OLD}\n`);
-  const { logger, lines } = readableLog();
-  const settings = readCoreSettings({ CORE_TOKEN_FILE: path });
-  const read = currentSecret(CoreSettings, settings, 'CORE_TOKEN', { logger, maxAgeMs: 0 });
-  expect(read()).toEqual([OLD]);
-  for (const bad of ['', '\n', 'too-short-token', `${NEW},`, `${NEW} ${NEW}`]) {
-    await writeFile(path, bad);
-    expect([read(), read()]).toEqual([[OLD], [OLD]]);
-  }
-  await rm(path);
-  expect([read(), read()]).toEqual([[OLD], [OLD]]);
-  await writeFile(path, `${NEW},${OLD}`);
-  expect([read(), read()]).toEqual([
-    [NEW, OLD],
-    [NEW, OLD],
-  ]);
-  expect(lines.map(({ level, msg, setting, reason }) => [level, msg, setting, reason])).toEqual([
-    [50, 'the file of a setting is invalid; the last good value stays', 'CORE_TOKEN', 'it has no valid value'],
-    [50, 'the file of a setting is invalid; the last good value stays', 'CORE_TOKEN', 'ENOENT'],
-    [30, 'the setting was changed', 'CORE_TOKEN', undefined],
-  ]);
-  expect(JSON.stringify(lines)).not.toMatch(/token-of|too-short/);
-});
-
-test('a secret that is set directly is not watched', () => {
-  const settings = readCoreSettings({ CORE_TOKEN: OLD });
-  const { logger } = readableLog();
-  expect(currentSecret(CoreSettings, settings, 'CORE_TOKEN', { logger, maxAgeMs: 0 })()).toEqual([OLD]);
-});
 
 test("when the file with the operators' token changes, the old token is revoked within a second, even on open connections", async () => {
   const path = join(await temporaryFolder(), 'token');
@@ -82,6 +49,7 @@ test("when the file with the operators' token changes, the old token is revoked 
     [401, 401],
     [200, 200],
   ]);
+  expect(JSON.stringify(stack.log)).not.toMatch(/token-of|too-short/);
 });
 
 const alarms = (log: readonly LogLine[]) =>

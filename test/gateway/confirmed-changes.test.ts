@@ -10,12 +10,11 @@ import { NotMade, type Storage, Unknown } from '../../gateway/stores/storage.ts'
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { type Answer, send } from '../support/http.ts';
-import { startRedisServer } from '../support/redis.ts';
-import { connectedRedis, emptyDatabase } from '../support/redis-database.ts';
+import { connectedRedis, emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { sqliteStorage } from '../support/storages.ts';
-import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
+import { eventually, isAlive, startWorkers, suspend, untilServing, type Workers } from '../support/workers.ts';
 
 /**
  * An operator's change applies to the next request on every worker. Other gateways learn of it from the audit log.
@@ -82,8 +81,7 @@ test('a reset applies to the next request on every worker', async () => {
 });
 
 test('no process uses the old state of a key that was revoked or reset just before an outage of Redis', async () => {
-  const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
-  cleanUp(() => server.stop());
+  const server = await ownRedis({ appendonly: 'yes', dir: await temporaryFolder() });
   const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
   const { ask, codes } = await onEveryWorker(gateway);
   const [revoked, other] = [await gateway.issueKey(), await gateway.issueKey()];
@@ -128,8 +126,7 @@ test('no process uses the old state of a key that was revoked or reset just befo
 test('a worker that does not confirm a change is killed, and the change is acknowledged', async () => {
   const [key, other] = [await shared.issueKey(), await shared.issueKey()];
   const [hung = 0] = shared.pids();
-  process.kill(hung, 'SIGSTOP');
-  cleanUp(() => isAlive(hung) && process.kill(hung, 'SIGKILL'));
+  suspend(hung);
   const before = performance.now();
   const disable = (one: string) => shared.change('PATCH', `/keys/${idOf(one)}`, { disabled: true });
   expect((await Promise.all([key, other].map(disable))).map(({ status }) => status)).toEqual([200, 200]);

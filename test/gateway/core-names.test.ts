@@ -5,30 +5,27 @@ import { expect, test } from 'vitest';
 import { type AddressedCore, askedDuring, coresOn } from '../support/addressed-cores.ts';
 import { post, send } from '../support/http.ts';
 import { readAndWrite } from '../support/load.ts';
-import { type LogLine, parsedLines } from '../support/log.ts';
+import { parsedLines } from '../support/log.ts';
 import { eventuallyScraped, scrape } from '../support/metrics.ts';
 import { startService } from '../support/process.ts';
 import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { BOUNDLESS, eventually, workersEnvironment } from '../support/workers.ts';
 
-/** A private /etc/hosts for one test. */
-interface PrivateHosts {
-  /** A command prefix that makes the process resolve names only from this file. */
-  readonly within: readonly string[];
-  /** Replaces all names and their addresses. */
-  set(names: Readonly<Record<string, readonly string[]>>): Promise<void>;
-}
-
 /** The file is overwritten in place by one write of a constant size, so that no process reads an incomplete file. */
 const SIZE = 2_048;
 const MOUNT = 'mount --bind "$0" /etc/hosts && mount --bind "$1" /etc/nsswitch.conf && shift && exec "$@"';
 
-/** Mounts the file for the started process only. Requires root, or a kernel that lets every user create namespaces. */
-async function privateHosts(): Promise<PrivateHosts> {
+/**
+ * A private /etc/hosts for one test, mounted for the started process only. Requires root, or a kernel that lets every
+ * user create namespaces.
+ * @returns a command prefix that makes the process resolve names only from this file, and a function that replaces all
+ * names and their addresses
+ */
+async function privateHosts() {
   const folder = await temporaryFolder();
   const [hosts, switches] = [join(folder, 'hosts'), join(folder, 'nsswitch.conf')];
   await writeFile(switches, 'hosts: files\n');
-  const set: PrivateHosts['set'] = async (names) => {
+  const set = async (names: Readonly<Record<string, readonly string[]>>) => {
     const lines = Object.entries(names).flatMap(([name, addresses]) => addresses.map((one) => `${one} ${name}\n`));
     const file = await open(hosts, 'a+').then((created) => created.close().then(() => open(hosts, 'r+')));
     await file.write(lines.join('').padEnd(SIZE, '\n'), 0);
@@ -46,18 +43,8 @@ const [ONE, TWO, THREE] = ['127.0.0.1', '127.0.0.2', '127.0.0.3'] as const;
 /** No core listens here. */
 const NOWHERE = '127.0.0.4';
 
-interface Named {
-  readonly gateway: string;
-  readonly adminUrl: string;
-  readonly key: string;
-  readonly cores: Awaited<ReturnType<typeof coresOn>>;
-  readonly hosts: PrivateHosts;
-  /** The log lines about cores: each message with the core or the name. */
-  coreLines(): string[];
-}
-
 /** Starts three cores, and a gateway that finds some of them by a common name. */
-async function startNamed(addresses: readonly string[], settings: NodeJS.ProcessEnv = {}): Promise<Named> {
+async function startNamed(addresses: readonly string[], settings: NodeJS.ProcessEnv = {}) {
   const [cores, hosts] = [await coresOn([ONE, TWO, THREE]), await privateHosts()];
   await hosts.set({ [NAME]: addresses });
   const environment = {
@@ -75,14 +62,14 @@ async function startNamed(addresses: readonly string[], settings: NodeJS.Process
     key: (created.json as { key: string }).key,
     cores,
     hosts,
+    url: (address: string) => `http://${address}:${cores.port}`,
+    /** The log lines about cores: each message with the core or the name. */
     coreLines: () =>
       lines()
-        .filter(isAboutCores)
+        .filter(({ msg }) => msg.startsWith('core '))
         .map(({ msg, core, name }) => `${msg} ${core ?? name}`),
   };
 }
-
-const isAboutCores = ({ msg }: LogLine): boolean => msg.startsWith('core ');
 
 /** Expects that no share differs from the mean by more than a fifth. */
 function expectEvenShares(shares: readonly number[]): void {
@@ -92,8 +79,7 @@ function expectEvenShares(shares: readonly number[]): void {
 }
 
 test('each address of a name is a core with an equal share, and no request fails when addresses change', async () => {
-  const { gateway, adminUrl, key, cores, hosts, coreLines } = await startNamed([ONE, TWO]);
-  const url = (address: string) => `http://${address}:${cores.port}`;
+  const { gateway, adminUrl, key, cores, url, hosts, coreLines } = await startNamed([ONE, TWO]);
   const [one, two, three] = cores.all as [AddressedCore, AddressedCore, AddressedCore];
   await expect.poll(coreLines).toEqual([`core added ${url(ONE)}`, `core added ${url(TWO)}`]);
   const load = readAndWrite(gateway, key, 16, 10);
@@ -135,9 +121,8 @@ test('each address of a name is a core with an equal share, and no request fails
 });
 
 test('a name that can no longer be resolved keeps its last addresses, and this is logged once', async () => {
-  const { gateway, adminUrl, key, cores, hosts, coreLines } = await startNamed([ONE, TWO]);
-  const url = (address: string) => `http://${address}:${cores.port}`;
-  const name = `http://${NAME}:${cores.port}`;
+  const { gateway, adminUrl, key, url, hosts, coreLines } = await startNamed([ONE, TWO]);
+  const name = url(NAME);
   await hosts.set({});
   await expect.poll(coreLines).toContain(`core name cannot be resolved ${name}`);
   // The next attempt follows after two seconds.
@@ -154,22 +139,21 @@ test('a name that can no longer be resolved keeps its last addresses, and this i
 });
 
 test('a name without addresses counts as an unreachable core until it has one, and IPv4 addresses are preferred', async () => {
-  const { gateway, adminUrl, key, cores, hosts, coreLines } = await startNamed([]);
+  const { gateway, adminUrl, key, url, hosts, coreLines } = await startNamed([]);
   const ask = async () => (await send(`${gateway}/v1/pets`, { key })).status;
   expect([await ask(), (await send(`${adminUrl}/readyz`)).status]).toEqual([502, 200]);
-  const unreachable = { core: `http://${NAME}:${cores.port}`, kind: 'unreachable' };
+  const unreachable = { core: url(NAME), kind: 'unreachable' };
   expect((await scrape(adminUrl)).sum('gateway_upstream_errors_total', unreachable)).toBe(1);
   await hosts.set({ [NAME]: ['::1', THREE] });
   const added = () => coreLines().filter((line) => line.startsWith('core added'));
-  await expect.poll(added).toEqual([`core added http://${THREE}:${cores.port}`]);
+  await expect.poll(added).toEqual([`core added ${url(THREE)}`]);
   expect(await ask()).toBe(200);
 });
 
 test('each worker resolves names itself, and the doctor checks each address', async () => {
   const { WORKERS, REDIS_URL, REDIS_TIMEOUT_MS } = await workersEnvironment({ CORE_URL: 'http://127.0.0.1:1' });
   const settings = { WORKERS, REDIS_URL, REDIS_TIMEOUT_MS };
-  const { gateway, adminUrl, key, cores, hosts, coreLines } = await startNamed([ONE, TWO, NOWHERE], settings);
-  const url = (address: string) => `http://${address}:${cores.port}`;
+  const { gateway, adminUrl, key, url, hosts, coreLines } = await startNamed([ONE, TWO, NOWHERE], settings);
   await eventually(() => coreLines().filter((line) => line === `core added ${url(TWO)}`)).toHaveLength(2);
   expect((await send(`${gateway}/v1/pets`, { key })).status).toBe(200);
   const examine = async () => {
@@ -181,5 +165,5 @@ test('each worker resolves names itself, and the doctor checks each address', as
   await hosts.set({ [NAME]: [ONE] });
   await eventually(() => coreLines().filter((line) => line === `core removed ${url(TWO)}`)).toHaveLength(2);
   await hosts.set({});
-  expect(await examine()).toEqual([`fault core http://${NAME}:${cores.port}`]);
+  expect(await examine()).toEqual([`fault core ${url(NAME)}`]);
 });

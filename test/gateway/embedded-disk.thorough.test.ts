@@ -1,42 +1,29 @@
 import { expect, test } from 'vitest';
 import type { KeyView } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
-import { post, send } from '../support/http.ts';
+import { send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
-import { startService } from '../support/process.ts';
 import { smallDisk } from '../support/small-disk.ts';
-import { ADMIN_TOKEN } from '../support/stack.ts';
+import { launchWorkers, type Workers } from '../support/workers.ts';
 
 /**
  * Tests a gateway without Redis whose disk is full or read-only: stored keys and plans stay in force, and the fault is
  * reported.
  */
 
-const key = ADMIN_TOKEN;
+const startOn = (DATA_DIR: string) =>
+  launchWorkers({ WORKERS: '1', REDIS_URL: '', DATA_DIR, CORE_URL: 'http://127.0.0.1:1' });
 
-async function startOn(DATA_DIR: string) {
-  const environment = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, DATA_DIR, CORE_URL: 'http://127.0.0.1:1' };
-  const { child, ended, addresses } = await startService('gateway/main.ts', environment);
-  const admin = addresses.admin as string;
-  return {
-    ask: async (method: string, path: string, body?: unknown) =>
-      body === undefined ? await send(admin + path, { method, key }) : await post(admin + path, body, { method, key }),
-    /** Returns the status of a request with this key. A valid key gets 502, because no core is running. */
-    statusOf: async (apiKey: string) => (await send(`${addresses.gateway}/v1/pets`, { key: apiKey })).status,
-    async stop() {
-      child.kill('SIGTERM');
-      await ended;
-    },
-  };
+async function stop({ child, ended }: Workers): Promise<void> {
+  child.kill('SIGTERM');
+  await ended;
 }
 
-type Gateway = Awaited<ReturnType<typeof startOn>>;
+/** Returns the status of a request with this key. A valid key gets 502, because no core is running. */
+const statusOf = async ({ gateway }: Workers, key: string) => (await send(`${gateway}/v1/pets`, { key })).status;
 
-async function issue({ ask }: Gateway): Promise<string> {
-  const { status, json } = await ask('POST', '/keys', { name: 'acme', plan: 'free' });
-  expect(status).toBe(201);
-  return (json as { key: string }).key;
-}
+const issue = (gateway: Workers) => gateway.issueKey({ plan: 'free' });
+const create = (gateway: Workers, name = 'x') => gateway.change('POST', '/keys', { name, plan: 'free' });
 
 const NOT_MADE = (why: string) => ({
   code: 'unavailable',
@@ -44,9 +31,9 @@ const NOT_MADE = (why: string) => ({
   status: 503,
 });
 
-async function expectFault(gateway: Gateway, why: string, advice = 'Free some space for DATA_DIR'): Promise<void> {
-  expect((await gateway.ask('GET', '/readyz')).json).toEqual({ status: 'ready', detail: why });
-  const { findings } = (await gateway.ask('GET', '/doctor')).json as { findings: { about: string; found: string }[] };
+async function expectFault(gateway: Workers, why: string, advice = 'Free some space for DATA_DIR'): Promise<void> {
+  expect((await gateway.admin('/readyz')).json).toEqual({ status: 'ready', detail: why });
+  const { findings } = (await gateway.admin('/doctor')).json as { findings: { about: string; found: string }[] };
   expect(findings.find(({ about }) => about === 'data')).toMatchObject({
     status: 'fault',
     found: expect.stringContaining(why),
@@ -62,24 +49,24 @@ test('on a full disk, keys can be revoked, disabled, banned and rotated; no othe
   const [revoked = '', disabled = '', banned = '', rotated = ''] = keys;
   await disk.fill();
   const why = 'The disk of DATA_DIR is full.';
-  const refused = await gateway.ask('POST', '/keys', { name: 'x'.repeat(90), plan: 'free' });
+  const refused = await create(gateway, 'x'.repeat(90));
   expect([refused.status, refused.json]).toEqual([503, NOT_MADE(why)]);
   await expectFault(gateway, why);
-  expect((await gateway.ask('DELETE', `/keys/${idOf(revoked)}`)).status).toBe(204);
-  expect((await gateway.ask('PATCH', `/keys/${idOf(disabled)}`, { disabled: true })).status).toBe(200);
-  expect((await gateway.ask('PUT', `/keys/${idOf(banned)}/ban`, { seconds: 600 })).status).toBe(200);
-  const fresh = (await gateway.ask('POST', `/keys/${idOf(rotated)}/rotate`, { graceSeconds: 0 })).json as {
+  expect((await gateway.change('DELETE', `/keys/${idOf(revoked)}`)).status).toBe(204);
+  expect((await gateway.change('PATCH', `/keys/${idOf(disabled)}`, { disabled: true })).status).toBe(200);
+  expect((await gateway.change('PUT', `/keys/${idOf(banned)}/ban`, { seconds: 600 })).status).toBe(200);
+  const fresh = (await gateway.change('POST', `/keys/${idOf(rotated)}/rotate`, { graceSeconds: 0 })).json as {
     key: string;
   };
-  const statuses = () => Promise.all([...keys, fresh.key].map((one) => gateway.statusOf(one)));
+  const statuses = () => Promise.all([...keys, fresh.key].map((one) => statusOf(gateway, one)));
   expect(await statuses()).toEqual([401, 401, 429, 401, 502]);
-  expect((await gateway.ask('PATCH', `/keys/${idOf(rotated)}`, { name: 'other' })).status).toBe(503);
+  expect((await gateway.change('PATCH', `/keys/${idOf(rotated)}`, { name: 'other' })).status).toBe(503);
   await disk.free();
-  await expect.poll(async () => (await gateway.ask('POST', '/keys', { name: 'x', plan: 'free' })).status).toBe(201);
-  const { json } = await gateway.ask('GET', '/readyz');
+  await expect.poll(async () => (await create(gateway)).status).toBe(201);
+  const { json } = await gateway.admin('/readyz');
   expect(json).toMatchObject({ status: 'ready' });
   expect(JSON.stringify(json)).not.toContain('DATA_DIR');
-  await gateway.stop();
+  await stop(gateway);
 });
 
 test('on a full disk, a key can be revoked after any number of rotations', async (context) => {
@@ -89,19 +76,19 @@ test('on a full disk, a key can be revoked after any number of rotations', async
   const networks = Array.from({ length: 19 }, (_, at) => `10.0.${at}.0/24`);
   const ids = await inTurn(Array.from({ length: 150 }), 30, async () => idOf(await issue(gateway)));
   for (const id of ids) {
-    const [secret] = ((await gateway.ask('GET', `/keys/${id}`)).json as KeyView).secrets;
-    await gateway.ask('PATCH', `/keys/${id}/secrets/${secret?.id}`, { networks });
+    const [secret] = ((await gateway.admin(`/keys/${id}`)).json as KeyView).secrets;
+    await gateway.change('PATCH', `/keys/${id}/secrets/${secret?.id}`, { networks });
   }
   await disk.fill();
   let refused = 0;
   for (let pass = 0; pass < 19 && refused === 0; pass++) {
-    const rotate = (id: string) => gateway.ask('POST', `/keys/${id}/rotate`, { graceSeconds: 36_000 });
+    const rotate = (id: string) => gateway.change('POST', `/keys/${id}/rotate`, { graceSeconds: 36_000 });
     // The operators' listener limits the number of connections from one address.
     refused = (await inTurn(ids, 30, rotate)).filter(({ status }) => status === 503).length;
   }
   expect(refused).toBeGreaterThan(0);
-  for (const id of ids) expect((await gateway.ask('DELETE', `/keys/${id}`)).status).toBe(204);
-  await gateway.stop();
+  for (const id of ids) expect((await gateway.change('DELETE', `/keys/${id}`)).status).toBe(204);
+  await stop(gateway);
 });
 
 test('a restart on a full disk does not refill buckets', async (context) => {
@@ -110,13 +97,13 @@ test('a restart on a full disk does not refill buckets', async (context) => {
   const first = await startOn(disk.folder);
   const apiKey = await issue(first);
   await disk.fill();
-  await expect.poll(async () => (await first.ask('POST', '/keys', { name: 'x', plan: 'free' })).status).toBe(503);
-  for (let sent = 0; sent < 40; sent++) await first.statusOf(apiKey);
-  await first.stop();
+  await expect.poll(async () => (await create(first)).status).toBe(503);
+  for (let sent = 0; sent < 40; sent++) await statusOf(first, apiKey);
+  await stop(first);
   const second = await startOn(disk.folder);
-  const { minute } = ((await second.ask('GET', `/keys/${idOf(apiKey)}`)).json as KeyView).buckets ?? {};
+  const { minute } = ((await second.admin(`/keys/${idOf(apiKey)}`)).json as KeyView).buckets ?? {};
   expect(minute?.remaining).toBeLessThan(40);
-  await second.stop();
+  await stop(second);
 });
 
 test('after startup on a read-only disk, keys and plans are in force, and changes are refused', async (context) => {
@@ -124,16 +111,16 @@ test('after startup on a read-only disk, keys and plans are in force, and change
   if (disk === undefined) return context.skip('This process is not allowed to mount a disk.');
   const first = await startOn(disk.folder);
   const [good, revoked] = [await issue(first), await issue(first)];
-  await first.ask('PATCH', '/plans/free', { minute: 7 });
-  await first.ask('DELETE', `/keys/${idOf(revoked)}`);
-  await first.stop();
+  await first.change('PATCH', '/plans/free', { minute: 7 });
+  await first.change('DELETE', `/keys/${idOf(revoked)}`);
+  await stop(first);
   await disk.remount('ro');
   const second = await startOn(disk.folder);
-  expect([await second.statusOf(good), await second.statusOf(revoked)]).toEqual([502, 401]);
-  expect((await second.ask('GET', '/plans')).json).toMatchObject({ free: { minute: 7 } });
-  const refused = await second.ask('DELETE', `/keys/${idOf(good)}`);
+  expect([await statusOf(second, good), await statusOf(second, revoked)]).toEqual([502, 401]);
+  expect((await second.admin('/plans')).json).toMatchObject({ free: { minute: 7 } });
+  const refused = await second.change('DELETE', `/keys/${idOf(good)}`);
   expect([refused.status, refused.json]).toEqual([503, NOT_MADE('DATA_DIR is read-only.')]);
   await expectFault(second, 'DATA_DIR is read-only.', 'then restart this gateway');
-  await second.stop();
+  await stop(second);
   await disk.remount('rw');
 });

@@ -9,7 +9,17 @@ import { freePort } from '../support/port.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
-import { BOUNDLESS, eventually, isAlive, launchWorkers, type Workers, workersEnvironment } from '../support/workers.ts';
+import {
+  BOUNDLESS,
+  eventually,
+  isAlive,
+  launchWorkers,
+  list,
+  replaced,
+  suspend,
+  type Workers,
+  workersEnvironment,
+} from '../support/workers.ts';
 
 /** A gateway without Redis consists of a primary, which owns the storage, and one worker, which decides in memory. */
 
@@ -22,20 +32,10 @@ const launch = (environment: NodeJS.ProcessEnv): Promise<Workers> =>
 const DIRECTORY = await temporaryFolder();
 const gateway = await launch({ DATA_DIR: DIRECTORY });
 
-const list = (gateway: Workers, key: string, agent?: http.Agent): Promise<Answer> =>
-  send(`${gateway.gateway}/v1/pets`, { key, ...(agent && { agent }) });
-
 const workerOf = async (gateway: Workers): Promise<number> => {
   await eventually(gateway.pids).toHaveLength(1);
   return gateway.pids()[0] as number;
 };
-
-/** Stops or renews the worker. @returns once another worker serves */
-async function replaced(gateway: Workers, end: (worker: number) => unknown): Promise<void> {
-  const worker = await workerOf(gateway);
-  end(worker);
-  await eventually(() => gateway.pids()).not.toEqual([worker]);
-}
 
 /** Returns an agent that reuses its connection. */
 function keptAlive(): http.Agent {
@@ -138,8 +138,7 @@ test('a frozen worker is killed, and the revocation that waited for it takes eff
   const key = await gateway.issueKey();
   expect((await list(gateway, key)).status).toBe(200);
   const worker = await workerOf(gateway);
-  process.kill(worker, 'SIGSTOP');
-  cleanUp(() => isAlive(worker) && process.kill(worker, 'SIGKILL'));
+  suspend(worker);
   const before = performance.now();
   expect((await gateway.change('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
   expect(performance.now() - before).toBeLessThan(3_000);

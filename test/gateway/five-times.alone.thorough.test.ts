@@ -3,12 +3,11 @@ import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { usageOf } from '../bench/machine/usage.ts';
+import { idOf } from '../support/api-key.ts';
 import { slowCore } from '../support/faulty-core.ts';
-import { post, send } from '../support/http.ts';
-import { startService } from '../support/process.ts';
-import { temporaryFolder } from '../support/stack.ts';
 import { quantile } from '../support/statistics.ts';
 import { fact, TIMED } from '../support/timed.ts';
+import { launchWorkers } from '../support/workers.ts';
 
 interface Sent {
   readonly status: number;
@@ -51,33 +50,19 @@ function ask(url: string, key: string, agent: http.Agent, due: number): Promise<
 /** Tests a gateway under five times the load that its core can serve. */
 
 const CAPACITY = 150;
-const ADMIN_TOKEN = 'token-of-the-tests';
 
 async function setUp() {
-  const gateway = await startService('gateway/main.ts', {
-    PORT: '0',
-    ADMIN_PORT: '0',
-    ADMIN_TOKEN,
-    DATA_DIR: await temporaryFolder(),
-    CORE_URL: await slowCore(CAPACITY),
-    CORE_TIMEOUT_MS: '2000',
-  });
-  const { gateway: url = '', admin = '' } = gateway.addresses;
-  const residentMegabytes = () => usageOf(gateway.child.pid as number).residentMegabytes;
+  const CORE_URL = await slowCore(CAPACITY);
+  const gateway = await launchWorkers({ WORKERS: '1', REDIS_URL: '', CORE_URL, CORE_TIMEOUT_MS: '2000' });
   return {
-    url: `${url}/v1/pets`,
-    residentMegabytes,
+    url: `${gateway.gateway}/v1/pets`,
+    residentMegabytes: () => usageOf(gateway.child.pid as number).residentMegabytes,
     /** Returns how long shed requests took in the gateway according to its log, in ms. */
     timesShed: () =>
       [...gateway.out().matchAll(/"outcome":"shed".*"durationMs":([\d.]+)/g)].map((line) => Number(line[1])),
-    async issueKey(): Promise<{ key: string; admitted: () => Promise<number> }> {
-      const limits = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
-      const created = await post(`${admin}/keys`, { name: 'test', ...limits }, { key: ADMIN_TOKEN });
-      const { id, key } = created.json as { id: string; key: string };
-      const admitted = async () =>
-        ((await send(`${admin}/keys/${id}`, { key: ADMIN_TOKEN })).json as { admitted: number }).admitted;
-      return { key, admitted };
-    },
+    issueKey: () => gateway.issueKey(),
+    admitted: async (key: string) =>
+      ((await gateway.admin(`/keys/${idOf(key)}`)).json as { admitted: number }).admitted,
   };
 }
 
@@ -92,12 +77,12 @@ test(
   'at five times the capacity, goodput stays at its peak, and excess requests are refused at once and cheaply',
   TIMED,
   async () => {
-    const { url, issueKey, residentMegabytes, timesShed } = await setUp();
-    const { key, admitted } = await issueKey();
+    const { url, issueKey, admitted, residentMegabytes, timesShed } = await setUp();
+    const key = await issueKey();
     await openLoop(url, key, CAPACITY / 2, 1);
     let startedAt = performance.now();
     const peak = goodput(await openLoop(url, key, CAPACITY, 3), startedAt, 3);
-    const before = { admitted: await admitted(), shed: timesShed().length, megabytes: residentMegabytes() };
+    const before = { admitted: await admitted(key), shed: timesShed().length, megabytes: residentMegabytes() };
     startedAt = performance.now();
     const sent = await openLoop(url, key, 5 * CAPACITY, 6);
     const good = goodput(sent, startedAt, 6);
@@ -114,7 +99,7 @@ test(
         `${inGateway(0.5).toFixed(1)} ms (p99 ${inGateway(0.99).toFixed(1)}), answered in ${toClient(0.5)} (p99 ${toClient(0.99)}); ` +
         `${grown.toFixed(0)} MB more\n`,
     );
-    const charged = (await admitted()) - before.admitted;
+    const charged = (await admitted(key)) - before.admitted;
     await fact(() => {
       expect(timesShed().length - before.shed).toBe(shed.length);
       expect(charged).toBe(sent.length - shed.length);
@@ -130,17 +115,17 @@ test(
 test('a greedy client leaves others their share, whether it uses one connection or a thousand', TIMED, async () => {
   const { url, issueKey } = await setUp();
   const [greedy, modest] = [await issueKey(), await issueKey()];
-  const flood = openLoop(url, greedy.key, 5 * CAPACITY, 4);
+  const flood = openLoop(url, greedy, 5 * CAPACITY, 4);
   await sleep(1_000);
-  const during = await openLoop(url, modest.key, 10, 2.5);
+  const during = await openLoop(url, modest, 10, 2.5);
   expect(withStatus(during, 200).length).toBeGreaterThanOrEqual(0.95 * during.length);
   expect(withStatus(await flood, 503).length).toBeGreaterThan(500);
 
   // At most sixteen are in progress at a time, so none has to be shed.
   const count = 4 * CAPACITY;
-  const answers = pipeline(url, greedy.key, count);
+  const answers = pipeline(url, greedy, count);
   await sleep(200);
-  const meanwhile = await openLoop(url, modest.key, 10, 2);
+  const meanwhile = await openLoop(url, modest, 10, 2);
   expect(withStatus(meanwhile, 200).length).toBeGreaterThanOrEqual(0.95 * meanwhile.length);
   const statuses = await answers;
   expect(statuses).toHaveLength(count);

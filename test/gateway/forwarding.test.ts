@@ -109,9 +109,10 @@ test.for([
   },
 );
 
+const stack = await startStack();
+const key = await stack.issueKey();
+
 test('every request is logged in one line without its key or query', async () => {
-  const stack = await startStack();
-  const key = await stack.issueKey();
   await send(`${stack.gateway}/v1/pets?limit=7`, { key, headers: { 'x-request-id': 'r1' } });
   await send(`${stack.gateway}/v1/pets/5`, { key, headers: { 'x-request-id': 'r2' } });
   await send(`${stack.gateway}/v1/pets?key=${key}`, { headers: { 'x-request-id': 'r3' } });
@@ -128,8 +129,6 @@ test('every request is logged in one line without its key or query', async () =>
 });
 
 test('only answers of the deprecated operation have deprecation headers, including its 404', async () => {
-  const stack = await startStack();
-  const key = await stack.issueKey();
   const pet = await post(`${stack.gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key });
   const { id } = pet.json as { id: number };
   for (const path of [`/v1/pets/${id}`, '/v1/pets/404404', '/v1/pets/abc']) {

@@ -1,14 +1,9 @@
-import { randomUUID } from 'node:crypto';
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { Forwarder } from '../../gateway/upstream/forwarder.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { faultyCore, okTo } from '../support/faulty-core.ts';
+import { okTo } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
-import { serveHttp } from '../support/http-server.ts';
-import { readableLog } from '../support/log.ts';
 import { type Stack, UNLIMITED } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 import { quantile } from '../support/statistics.ts';
@@ -19,11 +14,14 @@ import { TIMED } from '../support/timed.ts';
 const SLOW_MS = 2_000;
 const BOUND_MS = 100;
 
-/** Starts a core that answers orders slowly and all else at once, but in order on each connection, as HTTP requires. */
-async function coreWithSlowOrders(slowMs = SLOW_MS) {
+/**
+ * Starts a gateway with two keys in front of a core that answers orders slowly and all else at once, but in order on each
+ * connection, as HTTP requires.
+ */
+async function setUp(slowMs = SLOW_MS) {
   const turns = new WeakMap<Socket, Promise<unknown>>();
   let asked = 0;
-  const url = await faultyCore((socket, head) => {
+  const { stack, key: slow } = await stackBefore((socket, head) => {
     asked += 1;
     const answerAt = performance.now() + (head.includes('/store/orders') ? slowMs : 0);
     const turn = turns.get(socket) ?? Promise.resolve();
@@ -36,7 +34,9 @@ async function coreWithSlowOrders(slowMs = SLOW_MS) {
       }),
     );
   });
-  return { url, asked: () => asked };
+  const quick = await stack.issueKey(UNLIMITED);
+  for (const key of [slow, quick]) await pets(stack, key);
+  return { stack, slow, quick, timesAsked: () => asked };
 }
 
 async function timed(ask: Promise<{ status: number }>): Promise<{ status: number; ms: number }> {
@@ -55,14 +55,6 @@ const typical = (answers: readonly { ms: number }[]) =>
     0.9,
   );
 
-async function setUp(slowMs = SLOW_MS) {
-  const core = await coreWithSlowOrders(slowMs);
-  const { stack, key: slow } = await stackBefore(core.url);
-  const quick = await stack.issueKey(UNLIMITED);
-  for (const key of [slow, quick]) await pets(stack, key);
-  return { core, stack, slow, quick };
-}
-
 test.for(['another client', 'the same client'])(
   'reads of %s are answered at once while slow reads are in progress',
   TIMED,
@@ -80,43 +72,6 @@ test.for(['another client', 'the same client'])(
     expect(Math.max(...answers.map(({ ms }) => ms))).toBeLessThan(SLOW_MS + 500);
   },
 );
-
-test('forty fast reads of a client are answered at once even if its slow reads were sent first', TIMED, async () => {
-  const { url } = await coreWithSlowOrders();
-  const forwarder = new Forwarder([url], 5 * SLOW_MS, readableLog().logger);
-  await forwarder.start();
-  cleanUp(() => forwarder.close());
-  const arrived: [IncomingMessage, ServerResponse][] = [];
-  const own = await serveHttp((...exchange) => void arrived.push(exchange));
-  const forward = ([{ url = '' }, response]: [IncomingMessage, ServerResponse]) => {
-    const request = { method: 'GET', target: url, headers: [], body: undefined, id: randomUUID() };
-    const client = { id: 'one', slowUntil: 0, largeUntil: 0, largePath: '' };
-    const destination = { response, sentAt: undefined, answeredAt: undefined };
-    return new Promise<void>((resolve, reject) => {
-      const done = (fault?: Error) => (fault === undefined ? resolve() : reject(fault));
-      forwarder.forward({ ...request, client }, destination, [], done);
-    });
-  };
-  const ask = async (path: string, times: number) => {
-    const before = arrived.length;
-    const answers = Array.from({ length: times }, () => timed(send(own + path)));
-    await expect.poll(() => arrived.length, { interval: 5 }).toBe(before + times);
-    return answers;
-  };
-
-  // The first answer shows that the core echoes ids, so that later requests may share a connection.
-  const [first] = await ask('/v1/pets', 1);
-  await Promise.all(arrived.splice(0).map(forward));
-  await first;
-  const slow = await ask('/v1/store/orders', 9);
-  const quick = await ask('/v1/pets', 40);
-  const forwardedAt = performance.now();
-  // All are forwarded in one turn of the event loop.
-  const answered = Promise.all(arrived.splice(0).map(forward));
-  await Promise.all(quick);
-  expect(performance.now() - forwardedAt).toBeLessThan(3 * BOUND_MS);
-  await Promise.all([answered, ...slow]);
-});
 
 test('other clients never wait behind the repeated slow reads of one client', TIMED, async () => {
   const { stack, slow, quick } = await setUp();
@@ -153,10 +108,10 @@ test.for([15, 30])('reads of one client that take %i ms delay few reads of other
 });
 
 test('at most a tenth of the reads are sent twice, however many clients are slow one after another', async () => {
-  const { core, stack, quick } = await setUp(300);
+  const { stack, quick, timesAsked } = await setUp(300);
   await pets(stack, quick);
   const keys = await Promise.all(Array.from({ length: 30 }, () => stack.issueKey(UNLIMITED)));
-  const before = core.asked();
+  const before = timesAsked();
   let sent = 0;
   for (const key of keys) {
     const asked = [orders(stack, key), ...Array.from({ length: 20 }, () => pets(stack, quick))];
@@ -164,7 +119,7 @@ test('at most a tenth of the reads are sent twice, however many clients are slow
     expect(new Set((await Promise.all(asked)).map(({ status }) => status))).toEqual(new Set([200]));
   }
   // A few more are sent twice at first.
-  expect(core.asked() - before).toBeLessThanOrEqual(1.1 * sent + 64);
+  expect(timesAsked() - before).toBeLessThanOrEqual(1.1 * sent + 64);
 });
 
 test('slow reads of one client leave connections for the writes of others', TIMED, async () => {
@@ -200,8 +155,8 @@ test('few reads are sent twice to a core that is always slow', async () => {
 });
 
 test('a stall of the gateway does not count as a stall of the core', async () => {
-  const { core, stack, quick } = await setUp();
-  const before = core.asked();
+  const { stack, quick, timesAsked } = await setUp();
+  const before = timesAsked();
   for (let round = 0; round < 10; round++) {
     const answers = Array.from({ length: 20 }, () => pets(stack, quick));
     await sleep(5);
@@ -209,5 +164,5 @@ test('a stall of the gateway does not count as a stall of the core', async () =>
     while (performance.now() < until);
     await Promise.all(answers);
   }
-  expect(core.asked() - before).toBeLessThanOrEqual(200 + 20);
+  expect(timesAsked() - before).toBeLessThanOrEqual(200 + 20);
 });

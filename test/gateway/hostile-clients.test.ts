@@ -1,6 +1,5 @@
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
@@ -8,22 +7,18 @@ import { Newcomers } from '../../gateway/limiter/newcomers.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import { LoadShedder, type Slot } from '../../gateway/pipeline/overload.ts';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { connectRaw } from '../support/raw-client.ts';
-import { startRedisServer } from '../support/redis.ts';
-import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
+import { startStack, UNLIMITED } from '../support/stack.ts';
 
 const request = (key?: string) =>
   `GET /v1/pets HTTP/1.1\r\nHost: a\r\n${key === undefined ? '' : `Authorization: Bearer ${key}\r\n`}\r\n`;
 
 /** Starts a stack with its own Redis, which a test can pause. @param timeoutMs the timeout of a decision */
-async function startWithRedis(timeoutMs: number): Promise<{ redis: Redis; stack: Stack }> {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
-  const redis = new Redis(server.url);
-  cleanUp(() => redis.disconnect());
-  return { redis, stack: await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: String(timeoutMs) }) };
+async function startWithRedis(timeoutMs: number) {
+  const { url } = await ownRedis();
+  return { redis: connectionTo(url), stack: await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: String(timeoutMs) }) };
 }
 
 /** Sends the next request after each answer on one connection, until it is closed. */

@@ -4,8 +4,8 @@ import { networkInterfaces } from 'node:os';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { AnswerTooLarge } from '../../gateway/upstream/answer.ts';
-import { ConnectionLost, Unreadable, WrongAnswer } from '../../gateway/upstream/faults.ts';
-import { isRepeatable, writeRequest } from '../../gateway/upstream/headers.ts';
+import { ConnectionLost, WrongAnswer } from '../../gateway/upstream/faults.ts';
+import { writeRequest } from '../../gateway/upstream/headers.ts';
 import { MAX_DEPTH } from '../../gateway/upstream/wire.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { bareCore, OK } from '../support/faulty-core.ts';
@@ -47,17 +47,6 @@ test('a request that cannot be written does not affect those before and after it
   expect(await Promise.all([first, second])).toEqual(['/first', '/second']);
   expect(heads).toEqual(['/first', '/second']);
   expect(connections).toHaveLength(1);
-});
-
-test.for([
-  ['GET', undefined, true],
-  ['HEAD', undefined, true],
-  ['GET', Buffer.from('a'), false],
-  ['POST', undefined, false],
-  ['DELETE', undefined, false],
-  ['OPTIONS', undefined, false],
-] as const)('a %s with the body %j may share a connection: %j', ([method, body, expected]) => {
-  expect(isRepeatable(requestFor({ method, body }))).toBe(expected);
 });
 
 /** Returns a line to a core that answers once it has `count` requests, and what each connection received. */
@@ -137,13 +126,6 @@ test('each request gets its own answer, however the stream is split', async () =
     ),
     { numRuns: 40 },
   );
-});
-
-test('an answer that arrives in many pieces reaches its request', async () => {
-  const { ask, connections } = await lineUnderTest((socket, path) => void socket.write(answer(path.repeat(20_000))));
-  const answers = await Promise.all(paths(100).map((path) => ask(path)));
-  expect(answers.map((body, at) => body === `/${at}`.repeat(20_000))).toEqual(Array(100).fill(true));
-  expect(connections).toHaveLength(1);
 });
 
 test('an answer that is too large is skipped, and the others on its connection reach their requests', async () => {
@@ -229,38 +211,6 @@ test('after an answer with Connection: close, no other is read, and all waiting 
   expect(await ask('/next')).toBe('/next');
   expect(connections).toHaveLength(2);
 });
-
-test('an unreadable answer fails its own request, and later requests on the connection are lost', async () => {
-  const { ask } = await lineUnderTest((socket, path, connection) => {
-    if (connection > 0) socket.write(answer(path));
-    else if (path === '/4') socket.write(`${answer('/0')}${answer('/1')}HTTP/1.0 200 OK\r\n\r\n${answer('/3')}`);
-  });
-  expect(await Promise.allSettled(paths(5).map((path) => ask(path)))).toEqual([
-    { status: 'fulfilled', value: '/0' },
-    { status: 'fulfilled', value: '/1' },
-    { status: 'rejected', reason: expect.any(Unreadable) },
-    lost,
-    lost,
-  ]);
-  expect(await ask('/next')).toBe('/next');
-});
-
-test.for([
-  ['half a head', answer('x').slice(0, 30)],
-  ['half a body', answer('x'.repeat(9)).slice(0, -4)],
-  ['half an answer that is too large', answer('x'.repeat(300_000)).slice(0, 1_000)],
-] as const)(
-  'a connection that breaks after %s fails its requests, and the next one gets a new connection',
-  async ([, text]) => {
-    const { ask, connections } = await lineUnderTest((socket, path, connection) => {
-      if (connection === 0) socket.end(text);
-      else socket.write(answer(path));
-    });
-    await expect(ask('/first')).rejects.toThrow();
-    await expect.poll(() => connections[0]?.destroyed).toBe(true);
-    expect(await Promise.all(paths(5).map((path) => ask(path)))).toEqual(paths(5));
-  },
-);
 
 test('a request that could not be sent is not sent later with the next one', async () => {
   const port = await freePort();

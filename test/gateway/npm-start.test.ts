@@ -1,16 +1,13 @@
-import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
-import http from 'node:http';
-import net, { type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { z } from 'zod';
 import { CoreSettings } from '../../core/config.ts';
 import { LocalSettings } from '../../deploy/local-settings.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { everythingIn } from '../support/embedded-database.ts';
 import { post, send } from '../support/http.ts';
+import { serveHttp } from '../support/http-server.ts';
 import { floodWithoutKey } from '../support/keyless-flood.ts';
 import { parsedLines } from '../support/log.ts';
 import { ROOT, type Started, startProcess, startService } from '../support/process.ts';
@@ -98,13 +95,10 @@ test('npm start stops even if its output is no longer read', async () => {
 });
 
 test('npm start with CORE_URL starts only the gateway, in front of the API at that URL', async () => {
-  const api = http.createServer((request, response) => {
+  const CORE_URL = await serveHttp((request, response) => {
     response.setHeader('x-request-id', String(request.headers['x-request-id']));
     response.end('["of an API of my own"]');
   });
-  await once(api.listen(0, '127.0.0.1'), 'listening');
-  cleanUp(() => void api.close());
-  const CORE_URL = `http://127.0.0.1:${(api.address() as AddressInfo).port}`;
   const DATA_DIR = await temporaryFolder();
   const { gateway, keys, out } = await npmStart(DATA_DIR, { CORE_URL });
   expect((await send(`${gateway}/v1/pets`, { key: keys[0] })).text).toBe('["of an API of my own"]');
@@ -139,11 +133,8 @@ test.for([
   ['of both services', ['CORE_PORT', 'PORT', 'ADMIN_PORT'], 'core'],
   ['of the gateway', ['PORT', 'ADMIN_PORT'], 'gateway'],
 ] as const)('npm start names all ports %s that are in use', async ([, names, ended]) => {
-  const server = net.createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  cleanUp(() => void server.close());
-  const { port } = server.address() as AddressInfo;
-  const taken = Object.fromEntries(names.map((name) => [name, String(port)]));
+  const { port } = new URL(await serveHttp(() => {}));
+  const taken = Object.fromEntries(names.map((name) => [name, port]));
   const environment = { CORE_PORT: '0', DATA_DIR: await temporaryFolder(), ...taken };
   const { code, err } = await startProcess('npm', ['start', '--silent'], environment).ended;
   const lines = names.map(

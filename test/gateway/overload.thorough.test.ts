@@ -1,12 +1,10 @@
 import http from 'node:http';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { cleanUp } from '../support/clean-up.ts';
-import { listeningCore, OK } from '../support/faulty-core.ts';
+import { OK } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
-import { startRedisServer } from '../support/redis.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { startStack, UNLIMITED } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 import { TIMED } from '../support/timed.ts';
@@ -23,15 +21,13 @@ async function leave(url: string, key: string, count: number, afterMs: number): 
 }
 
 test('clients that disconnect before their requests are decided block no other requests', TIMED, async () => {
-  const redisServer = await startRedisServer();
-  cleanUp(redisServer.stop);
-  const redis = new Redis(redisServer.url);
-  cleanUp(() => redis.disconnect());
+  const { url: REDIS_URL } = await ownRedis();
+  const redis = connectionTo(REDIS_URL);
   // The answers are too large to be buffered, so a client that never reads would hold its core connection for good.
   const large = 'x'.repeat(400_000);
   const { stack, key, get } = await stackBefore(
     (socket) => void socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${large.length}\r\n\r\n${large}`),
-    { REDIS_URL: redisServer.url, REDIS_TIMEOUT_MS: '5000', CORE_TIMEOUT_MS: '1000' },
+    { REDIS_URL, REDIS_TIMEOUT_MS: '5000', CORE_TIMEOUT_MS: '1000' },
   );
   for (let round = 0; round < 3; round++) {
     await redis.client('PAUSE', 300);
@@ -58,13 +54,6 @@ test('the queue for a hanging core is bounded, and further requests get Retry-Af
   await waiting;
   silent = false;
   await expect.poll(async () => (await get()).status).toBe(200);
-});
-
-test('no GET fails while one of two cores is down', async () => {
-  const alive = await listeningCore();
-  const { get } = await stackBefore(`http://127.0.0.1:1,${alive.url}`);
-  const answers = await Promise.all(Array.from({ length: 100 }, () => get()));
-  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
 });
 
 test("a request gets 502 if the core rejects the gateway's token", async () => {

@@ -9,7 +9,7 @@ import { isSecret, SettingsError } from '../../shared/process/env.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { startProcess } from '../support/process.ts';
-import { temporaryFolder } from '../support/stack.ts';
+import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 
 const folder = await temporaryFolder();
 const authority = await createAuthority();
@@ -109,33 +109,33 @@ test.for(['x'.repeat(24), 'é'.repeat(12), `whsec_${'A'.repeat(32)}`, `whsec_${'
   },
 );
 
-test('an address in use is reported in a readable message', async () => {
-  const { port } = new URL((await listeningCore()).url);
-  const environment = { PORT: port, DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db` };
-  expect(await startProcess(process.execPath, ['core/main.ts'], environment).ended).toMatchObject({
-    code: 1,
-    err: `Cannot listen on 127.0.0.1:${port}: another program uses this address. Stop it, or set PORT to a free port.\n`,
-  });
-});
+const inUse = new URL((await listeningCore()).url);
+const IN_USE = `${inUse.host}: another program uses this address. Stop it, or set`;
+const NO_NAME = '999.1.1.1: this name does not resolve. Set';
+const NO_ADDRESS = '203.0.113.9: this machine has no such address. Set';
 
 test.for([
-  ['core/main.ts', 'HOST', '999.1.1.1', '999.1.1.1: this name does not resolve.'],
-  ['gateway/main.ts', 'HOST', '999.1.1.1', '999.1.1.1: this name does not resolve.'],
-  ['gateway/main.ts', 'ADMIN_HOST', '999.1.1.1', '999.1.1.1: this name does not resolve.'],
-  ['gateway/main.ts', 'ADMIN_HOST', '203.0.113.9', '203.0.113.9: this machine has no such address.'],
+  ['core/main.ts', 'PORT', inUse.port, IN_USE],
+  ['gateway/main.ts', 'PORT', inUse.port, IN_USE],
+  ['gateway/main.ts', 'ADMIN_PORT', inUse.port, IN_USE],
+  ['core/main.ts', 'HOST', '999.1.1.1', NO_NAME],
+  ['gateway/main.ts', 'HOST', '999.1.1.1', NO_NAME],
+  ['gateway/main.ts', 'ADMIN_HOST', '999.1.1.1', NO_NAME],
+  ['gateway/main.ts', 'ADMIN_HOST', '203.0.113.9', NO_ADDRESS],
 ] as const)(
   '%s reports the unusable %s=%s in a readable message that names the setting',
-  async ([main, name, host, fault]) => {
+  async ([main, name, value, fault]) => {
     const DATA_DIR = await temporaryFolder();
-    const ports = {
-      PORT: '0',
-      ADMIN_PORT: '0',
-      ADMIN_TOKEN: 'token-of-the-tests',
-      DATABASE_URL: `sqlite:${DATA_DIR}/a.db`,
-      DATA_DIR,
+    const environment = {
+      ...{ PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, DATA_DIR, DATABASE_URL: `sqlite:${DATA_DIR}/a.db` },
+      [name]: value,
     };
-    const { code, err } = await startProcess(process.execPath, [main], { ...ports, [name]: host }).ended;
-    expect([code, err]).toEqual([1, `Cannot listen on ${fault} Set ${name} to an address of this machine.\n`]);
+    const remedy = `${name} to ${name.endsWith('PORT') ? 'a free port' : 'an address of this machine'}.`;
+    expect(await startProcess(process.execPath, [main], environment).ended).toEqual({
+      code: 1,
+      out: '',
+      err: `Cannot listen on ${fault} ${remedy}\n`,
+    });
   },
 );
 

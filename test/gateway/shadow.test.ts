@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { type Answer, send } from '../support/http.ts';
-import { startRedisServer } from '../support/redis.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
@@ -23,11 +22,8 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
   test('a plan in shadow mode refuses nothing, sends accurate headers, and logs what it would refuse', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
-    expect(
-      (await stack.admin('PATCH', '/plans/free', { mode: 'shadow', ban_after: 1, ban_grace_seconds: 0 })).json,
-    ).toMatchObject({
-      mode: 'shadow',
-    });
+    const changes = { mode: 'shadow', ban_after: 1, ban_grace_seconds: 0 };
+    expect((await stack.admin('PATCH', '/plans/free', changes)).json).toMatchObject({ mode: 'shadow' });
     const key = await stack.issueKey(tight);
     const answers = await askTimes(stack, key, 5);
     expect(answers.map(({ status }) => status)).toEqual(Array(5).fill(200));
@@ -104,7 +100,7 @@ test('a mode set in Redis is in force within a second, an invalid one is logged 
 });
 
 test('a plan in shadow mode refuses nothing while Redis is unavailable', async () => {
-  const server = await startRedisServer();
+  const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '1000' });
   await stack.admin('PATCH', '/plans/free', { mode: 'shadow' });
   const [free, pro] = [await stack.issueKey(tight), await stack.issueKey({ ...tight, plan: 'pro' })];

@@ -31,14 +31,6 @@ function echoOf(head: string, ...lines: readonly string[]): string {
   return withIdOf(head, `${all.join('\r\n')}\r\n\r\n${limit}`);
 }
 
-test('reads share a few connections, and each gets its own answer', TIMED, async () => {
-  const { connections, get, many } = await behind((socket, head) => void socket.write(echoOf(head)));
-  await get('?limit=0');
-  const answers = await many(100);
-  await fact(() => expect(seen(answers)).toEqual(ownAnswers(100)));
-  expect(connections.length).toBeLessThan(12);
-});
-
 test('a write shares no connection with other requests', async () => {
   const waiting: [Socket, string][] = [];
   const { connections, get, post, many } = await behind((socket, head) => void waiting.push([socket, head]));
@@ -87,15 +79,6 @@ test('a read is sent twice and then gets 502 if the core breaks every connection
   });
   expect((await get()).status).toBe(502);
   expect(asked).toHaveLength(2);
-});
-
-test('an answer too large to be buffered is streamed on its own connection', async () => {
-  const large = 'x'.repeat(1_000_000);
-  const { many } = await behind((socket, head) => {
-    if (limitIn(head) !== '1') socket.write(okTo(head));
-    else socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${large.length}\r\n\r\n${large}`);
-  });
-  expect((await many(10)).map(({ text }) => text.length)).toEqual([1_000_000, ...Array<number>(9).fill(2)]);
 });
 
 test('a chunked answer gets a length; an answer without a body keeps its headers', async () => {

@@ -1,34 +1,10 @@
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { type Caller, LoadShedder, type Slot } from '../../gateway/pipeline/overload.ts';
 import { faultyCore, OK, slowCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { startStack, UNLIMITED } from '../support/stack.ts';
-
-function take(shedder: LoadShedder, caller: Caller = { inFlight: 0 }): Slot {
-  const slot = shedder.slot();
-  slot.take(caller);
-  return slot;
-}
-
-test('a request that waits for its body holds no slot, and then gets one only if there is room', () => {
-  const shedder = new LoadShedder(() => 4);
-  const greedy = { inFlight: 0 };
-  const slow = take(shedder, greedy);
-  slow.pause();
-  const others = Array.from({ length: 2 }, () => take(shedder, greedy));
-  expect([slow.resume(), greedy.inFlight]).toEqual([false, 2]);
-  (others[0] as Slot).release();
-  expect([slow.resume(), greedy.inFlight]).toEqual([true, 2]);
-  for (const slot of [slow, ...others]) slot.release();
-  expect(greedy.inFlight).toBe(0);
-  const caller = { inFlight: 0 };
-  take(shedder, caller);
-  take(shedder, caller);
-  expect(shedder.slot().take(caller)).toBe(false);
-});
 
 test('bodies that arrive together, after their heads, are refused at once if the core would need too long for them', async () => {
   const RATE = 15;

@@ -4,33 +4,27 @@ import http from 'node:http';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { waitingCore } from '../support/faulty-core.ts';
-import { post, send } from '../support/http.ts';
+import { send } from '../support/http.ts';
 import { parsedLines } from '../support/log.ts';
 import { freePort } from '../support/port.ts';
-import { startProcess, startService } from '../support/process.ts';
+import { startProcess } from '../support/process.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
+import { launchWorkers, workersEnvironment } from '../support/workers.ts';
 
-const anyPorts = { PORT: '0', ADMIN_PORT: '0' };
-
-async function createKey(admin = ''): Promise<string> {
-  const created = await post(`${admin}/keys`, { name: 'a', plan: 'free' }, { key: ADMIN_TOKEN });
-  return (created.json as { key: string }).key;
-}
+const WITHOUT_REDIS = { WORKERS: '1', REDIS_URL: '' };
 
 test('on SIGTERM, requests in flight finish, their answers close the connection, and the exit status is 0', async () => {
-  const DATA_DIR = await temporaryFolder();
   const core = await waitingCore();
-  const environment = { ...anyPorts, ADMIN_TOKEN, CORE_URL: core.url, DATA_DIR };
-  const gateway = await startService('gateway/main.ts', environment);
-  const { gateway: url, admin } = gateway.addresses;
-  const key = await createKey(admin);
+  const gateway = await launchWorkers({ ...WITHOUT_REDIS, CORE_URL: core.url });
+  const { gateway: url, adminUrl } = gateway;
+  const key = await gateway.issueKey();
 
   const agent = new http.Agent({ keepAlive: true });
   const inFlight = send(`${url}/v1/pets`, { key, agent });
   const answer = await core.arrived;
   gateway.child.kill('SIGTERM');
-  await expect.poll(async () => (await send(`${admin}/readyz`)).status).toBe(503);
+  await expect.poll(async () => (await send(`${adminUrl}/readyz`)).status).toBe(503);
   expect((await send(`${url}/v1/pets`)).headers.connection).toBe('close');
   await expect.poll(() => send(`${url}/v1/pets`).catch(({ code }) => code)).toBe('ECONNREFUSED');
   answer();
@@ -43,15 +37,18 @@ test('on SIGTERM, requests in flight finish, their answers close the connection,
 
 test("on SIGTERM, the gateway drains as soon as a worker serves, even before the operators' listener is open", async () => {
   const [DATA_DIR, PORT, core] = [await temporaryFolder(), String(await freePort()), await waitingCore()];
-  const environment = { ...anyPorts, PORT, CORE_URL: core.url, DATA_DIR };
-  const before = await startService('gateway/main.ts', { ...environment, ADMIN_TOKEN });
-  const key = await createKey(before.addresses.admin);
+  const environment = await workersEnvironment({ ...WITHOUT_REDIS, PORT, CORE_URL: core.url, DATA_DIR });
+  const before = await launchWorkers(environment);
+  const key = await before.issueKey();
   before.child.kill('SIGINT');
   await before.ended;
 
   // Reading the operators' token blocks until it is written.
   execFileSync('mkfifo', [join(DATA_DIR, 'admin-token')]);
-  const { child, out, ended } = startProcess(process.execPath, ['gateway/main.ts'], environment);
+  const { child, out, ended } = startProcess(process.execPath, ['gateway/main.ts'], {
+    ...environment,
+    ADMIN_TOKEN: '',
+  });
   await expect.poll(out).toContain('worker serves');
   const inFlight = send(`http://127.0.0.1:${PORT}/v1/pets`, { key });
   const answer = await core.arrived;

@@ -2,11 +2,9 @@ import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import { AddressAllowance } from '../../gateway/limiter/newcomers.ts';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { SECOND } from '../support/limiters.ts';
-import { startRedisServer } from '../support/redis.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
@@ -25,8 +23,7 @@ test('without Redis, the gateway starts, and an unknown key gets a 503 with Retr
 });
 
 test('a key that Redis no longer has gets 401 once Redis is back', async () => {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
+  const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
   const [seen, unseen] = [await stack.issueKey(), await stack.issueKey()];
   expect((await send(`${stack.gateway}/v1/pets`, { key: seen })).status).toBe(200);
@@ -44,13 +41,8 @@ test('incomplete or corrupt state grants at most one full bucket and causes no e
   const name = `gateway:key:{${idOf(key)}}`;
   for (const state of [
     {
-      left: 'yesterday nan -5',
-      refusals: '1e9 nan -1',
-      used: 'x',
-      banned_until: 'never',
-      bans: 'x',
-      admitted: '',
-      refused: '1e9',
+      ...{ left: 'yesterday nan -5', refusals: '1e9 nan -1', used: 'x', banned_until: 'never' },
+      ...{ bans: 'x', admitted: '', refused: '1e9' },
     },
     { left: '1 3 5.5' },
     { left: '99999999999.5 99999999999 1', refusals: '' },

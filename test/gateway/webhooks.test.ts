@@ -22,7 +22,7 @@ import { secretWith } from '../support/secrets.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { type Delivery, WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-receiver.ts';
-import { eventually, startWorkers } from '../support/workers.ts';
+import { eventually, list, replaced, startWorkers } from '../support/workers.ts';
 
 /**
  * Tests which gateway sends which events, and that receivers delay nothing. `webhook-retries.test.ts` tests
@@ -215,14 +215,6 @@ test('an event is sent exactly once even if the reply to its claim is late', asy
   await expect.poll(receiver.types).toEqual(['key.day_100', 'key.day_80']);
 });
 
-test('no event is claimed if no webhook is configured', async () => {
-  const stack = await startStack(WITH_REDIS);
-  const key = await stack.issueKey({ day: 1 });
-  await useUp(stack, key);
-  const fields = await redis.hkeys(`gateway:key:{${idOf(key)}}`);
-  expect(fields.filter((field) => field.startsWith('told_'))).toEqual([]);
-});
-
 test.for([
   ['refuses connections', async (): Promise<string> => `http://127.0.0.1:${await freePort()}`],
   ['never answers', async (): Promise<string> => (await webhookReceiver(() => {})).url],
@@ -254,23 +246,18 @@ test('an event that waits for its retry when its worker is killed or renewed is 
       metrics.sum('gateway_webhook_deliveries_total', { result }),
     );
   };
-  for (const [at, end] of [
-    () => process.kill(workers.pids()[0] as number, 'SIGKILL'),
-    () => workers.child.kill('SIGHUP'),
-  ].entries()) {
+  const ends = [(pid: number) => process.kill(pid, 'SIGKILL'), () => workers.child.kill('SIGHUP')];
+  for (const [at, end] of ends.entries()) {
     status = 500;
     const key = await workers.issueKey({ plan: 'free', day: 5 });
-    const list = () => send(`${workers.gateway}/v1/pets`, { key });
     const types = () =>
       receiver.deliveries.filter(({ event }) => event.data.keyId === idOf(key)).map(({ event }) => event.type);
-    for (let sent = 0; sent < 4; sent++) await list();
+    for (let sent = 0; sent < 4; sent++) await list(workers, key);
     await eventually(types).toEqual(['key.day_80']);
-    const [before] = workers.pids();
-    end();
-    await eventually(() => workers.pids()[0]).not.toBe(before);
+    await replaced(workers, end);
     status = 204;
     // The new worker triggers the same event again.
-    await list();
+    await list(workers, key);
     await eventually(counts).toEqual([2 * (at + 1), 0, 0]);
     await sleep(300);
     expect([...new Set(types())].sort()).toEqual(['key.day_100', 'key.day_80']);

@@ -1,10 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { type Answer, post, send } from '../support/http.ts';
-import { startRedisServer } from '../support/redis.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url: redisUrl } = await emptyDatabase();
@@ -128,15 +126,8 @@ test('GET /v1/limits does not reach the core and is not counted as a decision', 
   const id = 'where-i-stand';
   const answer = await send(`${stack.gateway}/v1/limits?any=thing`, { key, headers: { 'x-request-id': id } });
   expect([answer.status, answer.headers['x-request-id']]).toEqual([200, id]);
-  await expect
-    .poll(() => stack.log.find(({ requestId }) => requestId === id))
-    .toMatchObject({
-      operation: 'getLimits',
-      status: 200,
-      plan: 'free',
-      keyId: idOf(key),
-    });
-  expect(stack.log.find(({ requestId }) => requestId === id)).toMatchObject({ outcome: 'own' });
+  const logged = { operation: 'getLimits', status: 200, plan: 'free', keyId: idOf(key), outcome: 'own' };
+  await expect.poll(() => stack.log.find(({ requestId }) => requestId === id)).toMatchObject(logged);
   expect(await decisions()).toEqual(before);
 });
 
@@ -153,8 +144,7 @@ test('/v1/limits accepts only GET and HEAD, without a body and without a key in 
 });
 
 test('without Redis, GET /v1/limits returns the local state of a key that was read before, and otherwise 503', async () => {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
+  const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '2000' });
   const key = await stack.issueKey({ name: 'seen', minute: 1_000, day: 10 });
   const [unread, stranger] = [await stack.issueKey({ plan: 'pro' }), await stack.issueKey()];

@@ -3,24 +3,10 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
-import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
-import { type Ended, startProcess } from '../support/process.ts';
 import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
-import { startWorkers, workersEnvironment } from '../support/workers.ts';
-
-const start = async (environment: NodeJS.ProcessEnv): Promise<Ended> =>
-  await startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(environment)).ended;
-
-test.for(['PORT', 'ADMIN_PORT'] as const)('startup fails with one readable message if %s is in use', async (name) => {
-  const { port } = new URL((await listeningCore()).url);
-  expect(await start({ [name]: port })).toEqual({
-    code: 1,
-    out: '',
-    err: `Cannot listen on 127.0.0.1:${port}: another program uses this address. Stop it, or set ${name} to a free port.\n`,
-  });
-});
+import { startWorkers } from '../support/workers.ts';
 
 const workers = await startWorkers();
 

@@ -67,18 +67,21 @@ test.for([
   ['refuses connections', () => Promise.resolve('http://127.0.0.1:1')],
   ['does not accept connections', unreachableServer],
   ['has a name that cannot be resolved', () => Promise.resolve('http://no-such-host.invalid:80')],
-] as const)('if one core %s, a write goes to the other one and arrives once', async ([, unreachable]) => {
-  const received: string[] = [];
-  const good = await faultyCore((socket, request) => {
-    if (request.startsWith('POST')) received.push(request);
-    socket.write(okTo(request));
-  });
-  const { post } = await stackBefore(`${await unreachable()},${good}`);
-  for (let sent = 1; sent <= 6; sent++) {
-    expect((await post()).status).toBe(200);
-    expect(received).toHaveLength(sent);
-  }
-});
+] as const)(
+  'if one core %s, reads and writes go to the other one, and a write arrives once',
+  async ([, unreachable]) => {
+    const received: string[] = [];
+    const good = await faultyCore((socket, request) => {
+      if (request.startsWith('POST')) received.push(request);
+      socket.write(okTo(request));
+    });
+    const { get, post } = await stackBefore(`${await unreachable()},${good}`);
+    for (let sent = 1; sent <= 6; sent++) {
+      expect([(await get()).status, (await post()).status]).toEqual([200, 200]);
+      expect(received).toHaveLength(sent);
+    }
+  },
+);
 
 test.for([
   ['after accepting the connection', 0, ''],

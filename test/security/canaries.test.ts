@@ -1,11 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { post, send, sendBytes } from '../support/http.ts';
 import { startService } from '../support/process.ts';
-import { startRedisServer } from '../support/redis.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { webhookReceiver } from '../support/webhook-receiver.ts';
 import { recordingCore } from './recording-core.ts';
@@ -19,9 +18,7 @@ const WEBHOOK_TOKEN = 'canary-token-in-the-url-of-the-webhook';
 /** All commands that Redis receives from now on. */
 async function monitored(url: string): Promise<string[]> {
   const lines: string[] = [];
-  const client = new Redis(url);
-  const monitor = await client.monitor();
-  client.disconnect();
+  const monitor = await connectionTo(url).monitor();
   monitor.on('error', () => {});
   monitor.on('monitor', (_time: string, command: string[]) => void lines.push(command.join(' ')));
   cleanUp(() => monitor.disconnect());
@@ -81,12 +78,9 @@ async function useEverywhere(gateway: string, key: string, other: string): Promi
 }
 
 test('keys and secrets appear in no answer, log, metric or process list, and reach neither core nor Redis', async () => {
-  const redisServer = await startRedisServer();
-  cleanUp(redisServer.stop);
+  const redisServer = await ownRedis();
   const url = redisServer.url.replace('//', `//:${REDIS_PASSWORD}@`);
-  const redis = new Redis(redisServer.url);
-  await redis.config('SET', 'requirepass', REDIS_PASSWORD);
-  redis.disconnect();
+  await connectionTo(redisServer.url).config('SET', 'requirepass', REDIS_PASSWORD);
   const commands = await monitored(url);
   const core = await recordingCore();
   // The receiver fails, so that the lost event is logged.
@@ -131,26 +125,14 @@ test('keys and secrets appear in no answer, log, metric or process list, and rea
   const { out, err } = await gateway.ended;
 
   const secrets = [
-    key.slice(16),
-    key.slice(16, 48),
-    revoked.slice(16),
-    usedUp.slice(16),
-    REDIS_PASSWORD,
-    ADMIN_TOKEN,
-    CORE_TOKEN,
-    WEBHOOK_SECRET,
-    WEBHOOK_TOKEN,
+    ...[key.slice(16), key.slice(16, 48), revoked.slice(16), usedUp.slice(16)],
+    ...[REDIS_PASSWORD, ADMIN_TOKEN, CORE_TOKEN, WEBHOOK_SECRET, WEBHOOK_TOKEN],
   ];
   const received = core.received().join('').replaceAll(`Authorization: Bearer ${CORE_TOKEN}\r\n`, '');
-  const delivered = JSON.stringify(receiver.deliveries);
   const places = {
-    delivered,
+    ...{ out, err, metrics, received, running },
+    delivered: JSON.stringify(receiver.deliveries),
     answers: answers.join('\n'),
-    out,
-    err,
-    metrics,
-    received,
-    running,
     commands: commands.join('\n'),
   };
   const leaks = Object.entries(places).flatMap(([place, text]) =>

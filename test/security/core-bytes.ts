@@ -5,46 +5,32 @@
 
 import { clientIdOf } from '../support/faulty-core.ts';
 
-/** An admitted request in the log. */
-export interface Decided {
-  readonly id: string;
-  readonly method: string;
-  readonly path: string;
-}
-
 const REQUEST_LINE = /^(GET|HEAD|POST) (\/v1(?:\/[A-Za-z0-9-]+)+)(?:\?[A-Za-z0-9=&?/.%]*)? HTTP\/1\.1$/;
 const HEADER = /^([A-Za-z0-9-]+): ?([\t\x20-\x7e\x80-\xff]*)$/;
 const NEVER = /^(transfer-encoding|expect|upgrade|te|trailer|keep-alive|proxy-.*|cookie|forwarded|http2-settings-?)$/;
 const ONCE = ['host', 'x-request-id', 'x-caller-id', 'x-forwarded-for', 'x-forwarded-host', 'traceparent'];
 
-export interface Judgement {
-  /** The number of requests in the bytes. */
-  requests: number;
-  /** Empty if every byte belongs to an admitted request. */
-  readonly faults: string[];
+/**
+ * @param received the bytes of each connection
+ * @param admitted the id, method and path of each admitted request
+ * @returns the number of requests in the bytes, and no faults if every byte belongs to an admitted request
+ */
+export function judge(received: readonly string[], admitted: readonly string[]) {
+  const open = [...admitted];
+  const faults: string[] = [];
+  const requests = received.reduce((sum, bytes) => sum + judgeConnection(bytes, open, faults), 0);
+  return { requests, faults };
 }
 
-export function judge(received: readonly string[], decided: readonly Decided[]): Judgement {
-  const open = new Map<string, number>();
-  for (const { id, method, path } of decided) {
-    const name = `${id} ${method} ${path}`;
-    open.set(name, (open.get(name) ?? 0) + 1);
-  }
-  const judgement: Judgement = { requests: 0, faults: [] };
-  for (const bytes of received) judgeConnection(bytes, open, judgement);
-  return judgement;
-}
-
-function judgeConnection(bytes: string, open: Map<string, number>, judgement: Judgement): void {
-  const { faults } = judgement;
-  let rest = bytes;
-  while (rest !== '') {
+/** Adds the faults in the bytes of a connection. @returns the number of its requests */
+function judgeConnection(bytes: string, open: string[], faults: string[]): number {
+  let requests = 0;
+  for (let rest = bytes; rest !== ''; requests++) {
     const end = rest.indexOf('\r\n\r\n');
     if (end === -1) {
       faults.push(`no request: ${JSON.stringify(rest.slice(0, 200))}`);
-      return;
+      break;
     }
-    judgement.requests += 1;
     const [line = '', ...lines] = rest.slice(0, end).split('\r\n');
     const headers = lines.map((text): [string, string] => [
       HEADER.exec(text)?.[1]?.toLowerCase() ?? '',
@@ -55,6 +41,7 @@ function judgeConnection(bytes: string, open: Map<string, number>, judgement: Ju
     if (end + 4 + length > rest.length) faults.push(`an incomplete body: ${line}`);
     rest = rest.slice(end + 4 + length);
   }
+  return requests;
 }
 
 function faultsOfHead(line: string, headers: readonly [string, string][]): string[] {
@@ -66,22 +53,20 @@ function faultsOfHead(line: string, headers: readonly [string, string][]): strin
   // The gateway itself may send keep-alive, the default of HTTP/1.1.
   if (headers.some(([name, value]) => name === 'connection' && value !== 'keep-alive'))
     faults.push(`another Connection header than the gateway's: ${line}`);
-  if (new Set(names).size < names.length) {
-    const twice = names.filter((name, at) => names.indexOf(name) !== at && name !== 'x');
-    if (twice.length > 0) faults.push(`${twice.join(', ')} more than once: ${line}`);
-  }
+  const twice = names.filter((name, at) => names.indexOf(name) !== at && name !== 'x');
+  if (twice.length > 0) faults.push(`${twice.join(', ')} more than once: ${line}`);
   if (ONCE.some((name) => !names.includes(name))) faults.push(`without a header that the gateway adds: ${line}`);
   if (!line.startsWith('POST') && names.includes('content-length')) faults.push(`a body in a ${line}`);
   return faults;
 }
 
 /** Removes the request from the admitted ones. */
-function faultsOfDecision(line: string, headers: readonly [string, string][], open: Map<string, number>): string[] {
+function faultsOfDecision(line: string, headers: readonly [string, string][], open: string[]): string[] {
   const [method = '', target = ''] = line.split(' ');
   const id = headers.find(([name]) => name === 'x-request-id')?.[1];
   const name = `${id && clientIdOf(id)} ${method} ${target.split('?', 1)[0]}`;
-  const left = open.get(name) ?? 0;
-  if (left === 0) return [`not admitted: ${name}`];
-  open.set(name, left - 1);
+  const at = open.indexOf(name);
+  if (at === -1) return [`not admitted: ${name}`];
+  open.splice(at, 1);
   return [];
 }

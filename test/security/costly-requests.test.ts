@@ -1,31 +1,23 @@
 import { expect, test } from 'vitest';
 import { usageOf } from '../bench/machine/usage.ts';
-import { post, send, sendBytes } from '../support/http.ts';
-import { startService } from '../support/process.ts';
-import { startStack, temporaryFolder } from '../support/stack.ts';
+import { send, sendBytes } from '../support/http.ts';
 import { fact, TIMED } from '../support/timed.ts';
+import { launchWorkers } from '../support/workers.ts';
 
 /** Input that is designed to be expensive is refused or answered at about the cost of an ordinary request. */
 
-const TOKEN = 'token-of-the-tests';
-const stack = await startStack();
-const gateway = await startService('gateway/main.ts', {
-  PORT: '0',
-  ADMIN_PORT: '0',
-  ADMIN_TOKEN: TOKEN,
-  DATA_DIR: await temporaryFolder(),
-  CORE_URL: stack.core,
+const { child, gateway, issueKey } = await launchWorkers({
+  WORKERS: '1',
+  REDIS_URL: '',
   TRUSTED_PROXIES: '127.0.0.1,10.0.0.0/8,fd00::/8',
   LOG_LEVEL: 'warn',
 });
-const limits = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
-const created = await post(`${gateway.addresses.admin}/keys`, { name: 'test', ...limits }, { key: TOKEN });
-const { key } = created.json as { key: string };
+const key = await issueKey();
 
 type Headers = Record<string, string | string[]>;
 const lines = (count: number, name: (at: number) => string): Headers =>
   Object.fromEntries(Array.from({ length: count }, (_, at) => [name(at), 'a']));
-const ask = (path: string, headers: Headers) => send(gateway.addresses.gateway + path, { key, headers });
+const ask = (path: string, headers: Headers) => send(gateway + path, { key, headers });
 
 const INPUTS: readonly [name: string, status: number, headers: Headers, path?: string][] = [
   ['100 header lines', 200, lines(96, (at) => `x-${at}`)],
@@ -66,7 +58,7 @@ const REQUESTS = 8;
 const MOST_MICROSECONDS = 1_000;
 
 async function costOf(path: string, headers: Headers): Promise<{ microseconds: number; statuses: Set<number> }> {
-  const used = () => usageOf(gateway.child.pid as number).cpuMicroseconds;
+  const used = () => usageOf(child.pid as number).cpuMicroseconds;
   const statuses = new Set<number>();
   let least = Number.POSITIVE_INFINITY;
   for (let group = 0; group < GROUPS; group++) {
@@ -98,6 +90,6 @@ test('a request is refused if Node drops one of its header lines', async () => {
   for (const count of [90, 150, 250, 1_100, 2_500]) {
     const filling = Array.from({ length: count }, () => 'a: b\r\n').join('');
     const head = `GET /v1/pets HTTP/1.1\r\nAuthorization: Bearer ${key}\r\nHost: a\r\n${filling}Host: b\r\n\r\n`;
-    expect(await sendBytes(gateway.addresses.gateway as string, head)).toMatch(/^HTTP\/1.1 4(?:00|31) /);
+    expect(await sendBytes(gateway, head)).toMatch(/^HTTP\/1.1 4(?:00|31) /);
   }
 });

@@ -11,8 +11,8 @@ import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { readableLog } from '../support/log.ts';
 import { ROOT } from '../support/process.ts';
-import { startRedisServer } from '../support/redis.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';
 import { auditEntry, idOfKey, issuing, revoking } from '../support/redis-storage.ts';
 import { targetOf } from '../support/redis-target.ts';
@@ -20,16 +20,6 @@ import { installUsers, passwordOf, refusals, startRedisWithUsers, USERS, urlOf }
 import { replicated } from '../support/replicated.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 import { WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-receiver.ts';
-
-async function setUp() {
-  const { server, root } = await startRedisWithUsers();
-  const as = (user: string) => {
-    const redis = new Redis(urlOf(user, server.url), { disableClientInfo: true });
-    cleanUp(() => redis.disconnect());
-    return redis;
-  };
-  return { server, root, as };
-}
 
 async function webhookSettings() {
   const { url, types } = await webhookReceiver();
@@ -97,7 +87,7 @@ async function operate(stack: Stack, id: string | undefined): Promise<void> {
 test.for(['', '/2'])(
   'the gateway’s user may run all commands that the gateway needs on a single Redis%s',
   async (database) => {
-    const { server, root } = await setUp();
+    const { server, root } = await startRedisWithUsers();
     const { types, ...webhook } = await webhookSettings();
     const settings = { REDIS_URL: urlOf('gateway', server.url + database), REDIS_TIMEOUT_MS: '2000', ...webhook };
     await useAll(await startStack(settings), types);
@@ -117,14 +107,16 @@ test('the gateway’s user may run all commands that the gateway needs on a clus
   for (const { redis } of cluster.nodes) expect(await refusals(redis)).toEqual([]);
 });
 
+async function ownNode() {
+  const { url } = await ownRedis();
+  return { url, redis: connectionTo(url) };
+}
+
 test.for([false, true])(
   'the gateway’s user may run all commands of the storage, on a cluster: %s',
   async (isCluster) => {
-    const cluster = isCluster ? await startRedisCluster() : undefined;
-    const single = isCluster ? undefined : await setUp();
-    const roots = single === undefined ? (cluster?.nodes.map(({ redis }) => redis) ?? []) : [single.root];
-    if (cluster !== undefined) for (const root of roots) await installUsers(root);
-    const nodes = cluster?.nodes ?? (single ? [single.server] : []);
+    const nodes = isCluster ? (await startRedisCluster()).nodes : [await ownNode()];
+    for (const node of nodes) await installUsers(node.redis);
     const urls = nodes.map(({ url }) => urlOf('gateway', url)).join(',');
     const redis = await connect(targetOf(isCluster ? 'cluster' : 'single', urls), readableLog().logger);
     cleanUp(() => redis.disconnect());
@@ -145,7 +137,7 @@ test.for([false, true])(
     const part = { record: 'plans:kept', exists: false, set: { a: '1' } } as const;
     expect(await storage.change({ parts: [{ record: 'plans', set: { a: '1' } }, part], entries: [] })).toBe(true);
     expect(await storage.tail('audit', { count: 9 })).toHaveLength(3);
-    for (const one of roots) expect(await refusals(one)).toEqual([]);
+    for (const node of nodes) expect(await refusals(node.redis)).toEqual([]);
   },
 );
 
@@ -190,14 +182,14 @@ FOREIGN.push(
 );
 
 const REFUSED = /^(NOPERM|ERR The user executing the script)/;
-const shared = await setUp();
+const { server, root } = await startRedisWithUsers();
+const as = (user: string) => connectionTo(urlOf(user, server.url), { disableClientInfo: true });
 
 test.for(FOREIGN)("the gateway's user may not run %s %s %s", async ([name = '', ...rest]) => {
-  await expect(shared.as('gateway').call(name, ...rest)).rejects.toThrow(REFUSED);
+  await expect(as('gateway').call(name, ...rest)).rejects.toThrow(REFUSED);
 });
 
 test('SREs can read and edit plans and keys and inspect Redis, but not break anything', async () => {
-  const { as, root } = shared;
   const sre = as('sre');
   expect(await sre.hset('gateway:plans', 'free.minute', '120')).toBe(1);
   expect(await sre.hgetall('gateway:plans')).toEqual({ 'free.minute': '120' });
@@ -222,14 +214,12 @@ test('SREs can read and edit plans and keys and inspect Redis, but not break any
 async function serverWith(users: string): Promise<string> {
   const aclfile = join(await temporaryFolder(), 'users.acl');
   await writeFile(aclfile, '');
-  const server = await startRedisServer({ aclfile });
-  cleanUp(server.stop);
-  const operator = new Redis(server.url);
+  const { url } = await ownRedis({ aclfile });
+  const operator = connectionTo(url);
   await operator.ping();
   await writeFile(aclfile, users);
   await operator.acl('LOAD');
-  operator.disconnect();
-  return server.url;
+  return url;
 }
 
 /** @returns 'OK', or why the login was refused */

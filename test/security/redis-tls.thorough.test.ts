@@ -1,15 +1,13 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { TlsConnector } from '../../gateway/stores/redis/connection.ts';
 import { type Authority, createAuthority } from '../support/certificates.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
 import { startProcess } from '../support/process.ts';
-import { startRedisServer } from '../support/redis.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 const PASSWORD = 'canary, of: Redis@100 %';
@@ -27,12 +25,10 @@ const tlsDirectives = ({ caFile, certFile, keyFile }: Authority) => ({
 /** Starts a Redis that also accepts TLS, with a user for the gateway. @returns its TLS port */
 async function startTlsServer(): Promise<number> {
   const port = await freePort();
-  const server = await startRedisServer({ 'tls-port': String(port), ...tlsDirectives(authority) });
-  cleanUp(server.stop);
-  const redis = new Redis(server.url);
+  const { url } = await ownRedis({ 'tls-port': String(port), ...tlsDirectives(authority) });
+  const redis = connectionTo(url);
   await redis.acl('SETUSER', 'gateway', 'on', `>${PASSWORD}`, '~*', '+@all');
   await redis.acl('SETUSER', 'default', 'off');
-  redis.disconnect();
   return port;
 }
 

@@ -5,9 +5,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
-import { post } from '../support/http.ts';
+import { post, send } from '../support/http.ts';
+import { parsedLines } from '../support/log.ts';
 import { startService } from '../support/process.ts';
-import { temporaryFolder } from '../support/stack.ts';
+import { ADMIN_TOKEN, temporaryFolder, UNLIMITED } from '../support/stack.ts';
 import { quantile } from '../support/statistics.ts';
 import { TIMED } from '../support/timed.ts';
 
@@ -28,19 +29,8 @@ const NOISE_MS = 1_500;
 /** Times below this are never a failure, because other work on the machine can cause them. */
 const P99_FLOOR_MS = 200;
 
-interface Gateway {
-  readonly url: string;
-  /** The key of the healthy client. */
-  readonly key: string;
-  /** Keys that slow clients share. Fairness between keys is tested elsewhere. */
-  readonly slowKeys: readonly string[];
-  /** The log lines of requests by slow clients. */
-  slow(): Record<string, unknown>[];
-}
-
 /** A gateway in its own process, so that the work of the clients does not delay it. */
-async function limitedGateway(core: string): Promise<Gateway> {
-  const ADMIN_TOKEN = 'token-of-the-tests';
+async function limitedGateway(core: string) {
   const gateway = await startService('test/security/limited-gateway.ts', {
     PORT: '0',
     ADMIN_PORT: '0',
@@ -50,17 +40,22 @@ async function limitedGateway(core: string): Promise<Gateway> {
     LIMITS: JSON.stringify(LIMITS),
   });
   const { gateway: url = '', admin = '' } = gateway.addresses;
-  const unlimited = { name: 'test', plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
-  const issued = Array.from({ length: 21 }, () => post(`${admin}/keys`, unlimited, { key: ADMIN_TOKEN }));
+  const keyed = { name: 'test', ...UNLIMITED };
+  const issued = Array.from({ length: 21 }, () => post(`${admin}/keys`, keyed, { key: ADMIN_TOKEN }));
   const [key = '', ...slowKeys] = (await Promise.all(issued)).map(({ json }) => (json as { key: string }).key);
-  const lines = () => gateway.out().split('\n').slice(0, -1);
+  const lines = parsedLines(gateway.out);
   return {
     url,
+    /** The key of the healthy client. */
     key,
+    /** Keys that slow clients share. Fairness between keys is tested elsewhere. */
     slowKeys,
-    slow: () => lines().flatMap((line) => (line.includes('"path":"/v1/pets"') ? [JSON.parse(line)] : [])),
+    /** The log lines of requests by slow clients. */
+    slow: () => lines().filter(({ path }) => path === '/v1/pets'),
   };
 }
+
+type Limited = Awaited<ReturnType<typeof limitedGateway>>;
 
 async function connect(url: string, first: string): Promise<Socket> {
   const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
@@ -86,35 +81,27 @@ async function untilCut(url: string, first: string, write: (socket: Socket) => v
  * The 99th percentile of a healthy client's waits in milliseconds, in the best of four periods: slow clients affect all
  * of them, other load of the machine only some.
  */
-async function healthyP99(to: Gateway): Promise<number> {
+async function healthyP99(to: Limited): Promise<number> {
   const moments: number[] = [];
   for (let at = 0; at < 4; at++) moments.push(await p99Within(to, 300));
   return Math.min(...moments);
 }
 
 /** Sends eight requests at a time for `forMs` milliseconds. */
-async function p99Within({ url, key }: Gateway, forMs: number): Promise<number> {
+async function p99Within({ url, key }: Limited, forMs: number): Promise<number> {
   const agent = new http.Agent({ keepAlive: true, maxSockets: 8 });
   const waits: number[] = [];
   const end = performance.now() + forMs;
   const client = async () => {
     while (performance.now() < end) {
       const startedAt = performance.now();
-      await askOnce(url, key, agent);
+      expect((await send(`${url}/v1/store/orders`, { key, agent })).status).toBe(200);
       waits.push(performance.now() - startedAt);
     }
   };
   await Promise.all(Array.from({ length: 8 }, client));
   agent.destroy();
   return quantile(waits, 0.99);
-}
-
-async function askOnce(url: string, key: string, agent: http.Agent): Promise<void> {
-  const request = http.get(`${url}/v1/store/orders`, { agent, headers: { authorization: `Bearer ${key}` } });
-  const [response] = (await once(request, 'response')) as [http.IncomingMessage];
-  expect(response.statusCode).toBe(200);
-  response.resume();
-  await once(response, 'end');
 }
 
 const GET = 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n';

@@ -1,7 +1,9 @@
 import net from 'node:net';
+import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { WebSocket } from 'ws';
+import type { ServerLimits } from '../../shared/http/server.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
@@ -14,10 +16,19 @@ import { webSocketCore } from './web-socket-core.ts';
 
 const { url: redisUrl, redis } = await emptyDatabase();
 
+/** Starts a core for WebSockets and a gateway in front of it, with a key. */
+async function live(
+  settings: Record<string, string> = {},
+  limits: Partial<ServerLimits> = {},
+  onUpgrade?: (socket: Duplex) => void,
+) {
+  const core = await webSocketCore(onUpgrade);
+  const stack = await startLive({ CORE_URL: core.url, ...settings }, limits);
+  return { core, stack, key: await stack.issueKey() };
+}
+
 test('when one end of a WebSocket closes, the other is closed too', async () => {
-  const core = await webSocketCore();
-  const stack = await startLive({ CORE_URL: core.url });
-  const key = await stack.issueKey();
+  const { core, stack, key } = await live();
   const [first, second] = [await opened(stack, key), await opened(stack, key)];
   core.sockets[0]?.terminate();
   expect(await first.closed).toBe(1_006);
@@ -27,9 +38,9 @@ test('when one end of a WebSocket closes, the other is closed too', async () => 
 
 test('a stop during a WebSocket handshake also closes the connection to the core', TIMED, async () => {
   const ended = Promise.withResolvers<void>();
-  const core = await webSocketCore((socket) => void socket.resume().once('end', () => ended.resolve()));
-  const stack = await startLive({ CORE_URL: core.url });
-  const received = sendBytes(stack.gateway, headOf(await stack.issueKey()), 10_000);
+  const onUpgrade = (socket: Duplex) => void socket.resume().once('end', () => ended.resolve());
+  const { core, stack, key } = await live({}, {}, onUpgrade);
+  const received = sendBytes(stack.gateway, headOf(key), 10_000);
   await expect.poll(() => core.handshakes.length).toBe(1);
   const before = performance.now();
   await Promise.all([stack.stop(), received, ended.promise]);
@@ -39,9 +50,7 @@ test('a stop during a WebSocket handshake also closes the connection to the core
 });
 
 test('an idle WebSocket is closed, and one with pings is not', TIMED, async () => {
-  const core = await webSocketCore();
-  const stack = await startLive({ CORE_URL: core.url }, { webSocketIdleMs: 1_500 });
-  const key = await stack.issueKey();
+  const { core, stack, key } = await live({}, { webSocketIdleMs: 1_500 });
   const [idle, busy] = [await opened(stack, key), await opened(stack, key)];
   const pinging = setInterval(() => busy.webSocket.ping(), 200);
   cleanUp(() => clearInterval(pinging));
@@ -52,9 +61,7 @@ test('an idle WebSocket is closed, and one with pings is not', TIMED, async () =
 });
 
 test('a stop closes WebSockets at once with code 1001 at both ends, and no new ones are opened', async () => {
-  const core = await webSocketCore();
-  const stack = await startLive({ CORE_URL: core.url });
-  const key = await stack.issueKey();
+  const { core, stack, key } = await live();
   const tunnel = await opened(stack, key);
   const stopping = stack.stop(1_500);
   expect(await tunnel.closed).toBe(1_001);
@@ -66,13 +73,12 @@ test('a stop closes WebSockets at once with code 1001 at both ends, and no new o
 
 test('an unfinished WebSocket frame is not followed by a close frame', async () => {
   const half = Buffer.from([0x82, 10, 1, 2, 3]);
-  const core = await webSocketCore((socket) => {
+  const { core, stack, key } = await live({}, {}, (socket) => {
     socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
     socket.write(half);
     socket.resume();
   });
-  const stack = await startLive({ CORE_URL: core.url });
-  const received = sendBytes(stack.gateway, headOf(await stack.issueKey()), 10_000);
+  const received = sendBytes(stack.gateway, headOf(key), 10_000);
   await expect.poll(() => core.handshakes.length).toBe(1);
   await sleep(300);
   await stack.stop();
@@ -83,8 +89,7 @@ test('an unfinished WebSocket frame is not followed by a close frame', async () 
 test.for(bothStacks(redisUrl))(
   'with %s, the WebSocket of a revoked key is closed, and those of other keys stay open',
   async ([, environment]) => {
-    const core = await webSocketCore();
-    const stack = await startLive({ ...environment, CORE_URL: core.url });
+    const { stack } = await live(environment);
     const [revoked, kept] = [await stack.issueKey(SLOW), await stack.issueKey(SLOW)];
     const tunnels = await Promise.all([revoked, revoked, kept].map((key) => opened(stack, key)));
     await sleep(1_200);
@@ -102,8 +107,7 @@ test.for(bothStacks(redisUrl))(
 );
 
 test('the WebSocket of a disabled or expired key is closed', async () => {
-  const core = await webSocketCore();
-  const stack = await startLive({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000', CORE_URL: core.url });
+  const { stack } = await live({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' });
   for (const edit of [{ disabled: '1' }, { expires_at: '1700000000' }]) {
     const key = await stack.issueKey();
     const { closed } = await opened(stack, key);
@@ -113,9 +117,7 @@ test('the WebSocket of a disabled or expired key is closed', async () => {
 });
 
 test('a WebSocket counts as a connection of its address', async () => {
-  const core = await webSocketCore();
-  const stack = await startLive({ CORE_URL: core.url }, { connectionsPerAddress: 2 });
-  const key = await stack.issueKey();
+  const { stack, key } = await live({}, { connectionsPerAddress: 2 });
   const from = { localAddress: '127.0.0.2' };
   const [first] = [await opened(stack, key, PATH, from), await opened(stack, key, PATH, from)];
   const ask = () =>
@@ -130,9 +132,7 @@ test('a WebSocket counts as a connection of its address', async () => {
 
 test('the core receives no handshake whose client left before its decision', async () => {
   const proxy = await startFaultProxy(redisUrl);
-  const core = await webSocketCore();
-  const stack = await startLive({ REDIS_URL: proxy.url, REDIS_TIMEOUT_MS: '2000', CORE_URL: core.url });
-  const key = await stack.issueKey();
+  const { core, stack, key } = await live({ REDIS_URL: proxy.url, REDIS_TIMEOUT_MS: '2000' });
   proxy.set({ kind: 'delay', ms: 300 });
   const client = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1');
   client.write(headOf(key));

@@ -6,29 +6,25 @@ import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { cleanUp } from '../support/clean-up.ts';
 
-/** A core that opens WebSockets, echoes everything, and records its requests. */
-export interface WebSocketCore {
-  readonly url: string;
-  readonly handshakes: IncomingMessage[];
-  readonly sockets: WebSocket[];
-  /** The close codes of WebSockets, in order. */
-  readonly closeCodes: number[];
-  /** Requests that were not handshakes. */
-  readonly requests: IncomingMessage[];
-}
-
-export interface Listening {
+interface Listening {
   /** The path of a Unix socket to use in place of a port. */
   readonly path?: string;
   readonly certificate?: { readonly cert: Buffer; readonly key: Buffer };
 }
 
-/** @param onUpgrade runs instead of opening a WebSocket */
-export async function webSocketCore(
-  onUpgrade?: (socket: Duplex) => void,
-  { path, certificate }: Listening = {},
-): Promise<WebSocketCore> {
-  const core: Omit<WebSocketCore, 'url'> = { handshakes: [], sockets: [], closeCodes: [], requests: [] };
+/**
+ * Starts a core that opens WebSockets, echoes everything, and records its requests.
+ * @param onUpgrade runs instead of opening a WebSocket
+ */
+export async function webSocketCore(onUpgrade?: (socket: Duplex) => void, { path, certificate }: Listening = {}) {
+  const core = {
+    handshakes: [] as IncomingMessage[],
+    sockets: [] as WebSocket[],
+    /** The close codes of WebSockets, in order. */
+    closeCodes: [] as number[],
+    /** Requests that were not handshakes. */
+    requests: [] as IncomingMessage[],
+  };
   const connections = new Set<Duplex>();
   const webSockets = new WebSocketServer({ noServer: true });
   const answer = (request: IncomingMessage, response: ServerResponse) => {

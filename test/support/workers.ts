@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
+import type { Agent } from 'node:http';
 import { expect, vi } from 'vitest';
 import { childrenOf } from './children.ts';
-import { listeningCore } from './faulty-core.ts';
+import { cleanUp } from './clean-up.ts';
+import { listeningCore, waitingCore } from './faulty-core.ts';
 import { type Answer, post, send } from './http.ts';
 import { type LogLine, parsedLines } from './log.ts';
 import { startService } from './process.ts';
@@ -91,3 +93,31 @@ export const untilServing = (workers: Workers, count: number): Promise<void> =>
 
 /** Polls for long enough for processes and their logs on a busy machine. */
 export const eventually = <T>(read: () => T) => expect.poll(read, { timeout: 30_000, interval: 20 });
+
+/** Lists pets. @param agent to reuse its connections */
+export const list = (workers: Workers, key: string, agent?: Agent): Promise<Answer> =>
+  send(`${workers.gateway}/v1/pets`, { key, ...(agent && { agent }) });
+
+/** Ends or renews the first worker. @returns once another one serves in its place */
+export async function replaced(workers: Workers, end: (pid: number) => unknown): Promise<void> {
+  await eventually(() => workers.pids().length).toBeGreaterThan(0);
+  const [before = 0] = workers.pids();
+  end(before);
+  await eventually(() => workers.pids()[0]).not.toBe(before);
+}
+
+/** Suspends a process. It is killed after the test if it is still alive. */
+export function suspend(pid: number): void {
+  process.kill(pid, 'SIGSTOP');
+  cleanUp(() => isAlive(pid) && process.kill(pid, 'SIGKILL'));
+}
+
+/** Starts workers and sends a request whose answer waits until it is released. */
+export async function withRequestInFlight(environment: NodeJS.ProcessEnv = {}, start = startWorkers) {
+  const core = await waitingCore();
+  const workers = await start({ CORE_URL: core.url, ...environment });
+  const inFlight = list(workers, await workers.issueKey());
+  // If the test fails before it awaits this promise, its rejection would be unhandled.
+  inFlight.catch(() => {});
+  return { workers, inFlight, answer: await core.arrived };
+}
