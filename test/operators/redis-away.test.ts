@@ -1,16 +1,23 @@
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { HistoryAnswer, KeysAnswer, TokensAnswer } from '../../gateway/operators/api/answers.ts';
+import type {
+  DoctorAnswer,
+  HistoryAnswer,
+  KeysAnswer,
+  RequestsAnswer,
+  TokensAnswer,
+} from '../../gateway/operators/api/answers.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
 import { get, hashOf, issueId, onRedis, operatorsRedis, tokenFor, viewOf } from '../support/operators.ts';
 import { startProcess } from '../support/process.ts';
-import { ownRedis } from '../support/redis-database.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { startWithReplica } from '../support/replica.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+import { eventually, startWorkers } from '../support/workers.ts';
 
 /** Errors that operators get if Redis is down or slow, a change is incomplete, or no replica has it. */
 
@@ -218,4 +225,15 @@ test('a rollback that no replica has can be repeated, and the change stays rolle
   expect([await minute(), history.length]).toEqual([60, 2]);
   expect((await ctl(stack, 'plans', 'rollback', '--yes', '--id', history[0]?.id ?? '')).code).toBe(0);
   expect(await minute()).toBe(1);
+});
+
+test('a gateway that answers is not reported as silent while Redis refuses writes', async () => {
+  const { url } = await ownRedis();
+  const [here] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
+  const missing = async () => ((await here.admin('/requests')).json as RequestsAnswer).missing;
+  await eventually(missing).toEqual([]);
+  await connectionTo(url).config('SET', 'min-replicas-to-write', '1');
+  await eventually(missing).toEqual(['the gateways registered in Redis']);
+  const { findings } = (await here.admin('/doctor')).json as DoctorAnswer;
+  expect(findings.filter(({ about }) => about.startsWith('gateway'))).toEqual([]);
 });

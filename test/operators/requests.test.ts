@@ -18,7 +18,7 @@ import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { askOnce as ask, get, pagesOf, viewOf } from '../support/operators.ts';
 import { connectRaw } from '../support/raw-client.ts';
-import { connectionTo, emptyDatabase, ownRedis } from '../support/redis-database.ts';
+import { emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 import { eventually, signalAll, startWorkers, type Workers } from '../support/workers.ts';
 
@@ -242,16 +242,6 @@ async function findingsOn({ admin }: Workers) {
   const doctor = (await admin('/doctor')).json as DoctorAnswer;
   return [traffic.health, doctor.findings.find(({ about }) => about.startsWith('gateway'))];
 }
-
-test('a gateway that answers is not reported as silent while Redis refuses writes', async () => {
-  const { url } = await ownRedis();
-  const [here] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
-  const missing = async () => ((await here.admin('/requests')).json as RequestsAnswer).missing;
-  await eventually(missing).toEqual([]);
-  await connectionTo(url).config('SET', 'min-replicas-to-write', '1');
-  await eventually(missing).toEqual(['the gateways registered in Redis']);
-  expect((await findingsOn(here))[1]).toBeUndefined();
-});
 
 describe('with two gateways of two workers', async () => {
   const { url, redis } = await emptyDatabase();
