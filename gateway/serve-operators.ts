@@ -5,8 +5,8 @@ import { adminTokenOf, coreTokenOf, type GatewaySettings } from './config.ts';
 import type { PlannedBackend } from './open-backend.ts';
 import { OperatorsAccess } from './operators/api/access.ts';
 import { lastBackup } from './operators/api/backup.ts';
-import { checkPlans, checkWorkers } from './operators/api/doctor.ts';
-import { FindingsSince, Health } from './operators/api/health.ts';
+import { checkKeys, checkPlans, checkWorkers } from './operators/api/doctor.ts';
+import { type Asked, FindingsSince, Health } from './operators/api/health.ts';
 import type { AboutGateway } from './operators/api/operation.ts';
 import { answerPeer, checkPeers, ofAllGateways } from './operators/api/requests.ts';
 import { ROUTES as ADMIN_ROUTES } from './operators/api/routes.ts';
@@ -50,9 +50,13 @@ export async function serveOperators(
     const found = await backend.check();
     return [...found, ...checkDecisions(processes(), found)];
   };
-  const health = new Health({
+  const seldom = {
+    keys: () => checkKeys(stores.keys),
+    'client addresses': () => checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
+  };
+  const quick = {
     redis: lookAtRedis,
-    async cores({ isWatched }) {
+    async cores({ isWatched }: Asked) {
       if (isWatched) return lookAtCores();
       const seen = coresOf(processes()).filter(({ state }) => state !== 'draining');
       // If there are several cores, the workers probe them anyway.
@@ -61,8 +65,9 @@ export async function serveOperators(
     workers: () => checkWorkers(workers?.()),
     'plan table': () => checkPlans(backend.planCache),
     // Orchestrators check the readiness of every gateway, so each gateway would query all others every second.
-    gateways: ({ isNow }) => (isNow ? checkPeers(peers) : undefined),
-  });
+    gateways: ({ isNow }: Asked) => (isNow ? checkPeers(peers) : undefined),
+  };
+  const health = new Health(quick, seldom);
   const server = await startServer({
     host: settings.ADMIN_HOST,
     port: settings.ADMIN_PORT,
@@ -81,7 +86,7 @@ export async function serveOperators(
           redis: lookAtRedis,
           cores: lookAtCores,
           gateways: () => checkPeers(peers),
-          'client addresses': () => checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
+          ...seldom,
         },
         health,
       },

@@ -7,7 +7,7 @@ import { ctl } from '../support/ctl.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
 import { type Answer, send } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
-import { get } from '../support/operators.ts';
+import { get, hashOf, issueId } from '../support/operators.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
 import { ownRedis } from '../support/redis-database.ts';
 import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
@@ -48,11 +48,11 @@ test('the doctor lists each check that passes', async () => {
     'good changes by other gateways',
     'good bans by other gateways',
     `good core ${stack.core}`,
+    'good keys',
+    'good list of keys',
     'good client addresses',
     `good requests to core ${stack.core}`,
     'good plan table',
-    'good keys',
-    'good list of keys',
   ]);
   expect(findings[0]?.found).toMatch(/^Redis \d+\.\d+\.\d+, a primary, answers in \d+\.\d ms$/);
 });
@@ -355,6 +355,20 @@ test('a hanging core is reported in the same way by the console, /readyz, the do
   const stack = await startStack({ CORE_URL: core.url });
   core.hangs = true;
   await expectSameFinding(stack, `core ${core.url}`, 'unknown', 'does not answer');
+});
+
+test('a fault in the data of a key is reported in the same way everywhere, until the doctor finds it fixed', async () => {
+  const { redis, stack } = await setUp();
+  const id = await issueId(stack);
+  await redis.hset(hashOf(id), 'plan', 'gold');
+  const shown = async () => (await get<TrafficAnswer>(stack, '/traffic')).health;
+  await expect.poll(shown, PATIENT).toMatchObject({ about: 'keys', status: 'fault' });
+  const health = (await shown()) as SeenFinding;
+  expect((await examine(stack)).filter(({ about }) => about === 'keys')).toEqual([health]);
+  expect((await readyz(stack)).json).toMatchObject({ detail: expect.stringContaining(`keys ${health.found}`) });
+  await redis.hset(hashOf(id), 'plan', 'free');
+  expect((await examine(stack)).filter(({ status }) => status === 'fault')).toEqual([]);
+  expect(await shown()).toBeUndefined();
 });
 
 test('a core that expects another token, or whose API fails, is reported in the same way everywhere', async () => {

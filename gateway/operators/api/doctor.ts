@@ -28,18 +28,21 @@ import { checkRequests, coresOf, shownRejected } from './traffic.ts';
  * the time of the first of the consecutive checks that found it.
  */
 export const checkAll = operation({ answer: DoctorAnswer }, async ({ deps }) => {
-  const { checkDependencies, planCache, keys, traffic } = deps;
+  const { checkDependencies, planCache, traffic, health } = deps;
   const processes = traffic.source.processes();
   const asked = [
-    ...Object.entries(checkDependencies).map(([about, look]) => answered(about, look)),
+    ...Object.entries(checkDependencies).map(async ([about, look]) => {
+      const found = await answered(about, look);
+      health.note(about, found);
+      return found;
+    }),
     answered('requests to cores', () => checkRequests(coresOf(processes), processes.length)),
     answered('workers', () => checkWorkers(traffic.source.workers?.())),
     answered('plan table', () => checkPlans(planCache)),
-    answered('keys', () => checkKeys(keys)),
     answered('backup', () => checkBackup(deps)),
   ];
-  const findings = deps.findings.seen((await Promise.all(asked)).flat(), deps.health.seen);
-  return { findings };
+  const found = (await Promise.all(asked)).flat();
+  return { findings: deps.findings.seen(found, deps.health.seen) };
 });
 
 /** Workers report twice a second. */

@@ -6,6 +6,7 @@ const KNOWN_WITHIN_MS = 3_000;
 /** How long the first answer waits for the first check. By default, orchestrators wait a second for an answer. */
 const FIRST_WITHIN_MS = 700;
 const CHECK_EVERY_MS = 1_000;
+const CHECK_SELDOM_MS = 10_000;
 /** After this long without a call, nobody counts as watching, and an idle gateway no longer probes a sole core. */
 const WATCHED_WITHIN_MS = 5_000;
 /** Orchestrators check readiness less often than every five seconds, but usually at least every ten. */
@@ -16,7 +17,7 @@ type Findings = Promise<readonly CheckResult[]> | readonly CheckResult[];
 /** @returns undefined to keep the previous findings */
 type Check = (asked: Asked) => Findings | undefined;
 
-interface Asked {
+export interface Asked {
   /** Whether somebody is watching. A sole core may be probed only then. */
   readonly isWatched: boolean;
   /** Whether somebody is watching, or readiness has been requested since the last check. */
@@ -41,6 +42,7 @@ export async function answered(about: string, check: () => Findings): Promise<re
  */
 export class Health {
   readonly #checks: Readonly<Record<string, Check>>;
+  readonly #seldom: Readonly<Record<string, () => Findings>>;
   readonly #findings = new FindingsSince();
   readonly #stopped = new AbortController();
   /** The findings of each check that has answered. */
@@ -50,13 +52,18 @@ export class Health {
   #watchedAt = Number.NEGATIVE_INFINITY;
   #askedAt = Number.NEGATIVE_INFINITY;
   #checkedAt = Number.NEGATIVE_INFINITY;
+  #seldomAt = Number.NEGATIVE_INFINITY;
   /** Resolves when the first check of the current series is complete or late. */
   #first: Promise<void> | undefined;
   #isChecking = false;
 
-  /** @param checks quick checks by name */
-  constructor(checks: Readonly<Record<string, Check>>) {
+  /**
+   * @param checks quick checks by name
+   * @param seldom checks that read much: they run every ten seconds while somebody is watching, and nothing waits for them
+   */
+  constructor(checks: Readonly<Record<string, Check>>, seldom: Readonly<Record<string, () => Findings>> = {}) {
     this.#checks = checks;
+    this.#seldom = seldom;
   }
 
   /** Keeps checking for a while. Resolves when the first check is complete or late. */
@@ -81,6 +88,13 @@ export class Health {
     return worst && `${worst.about} ${worst.found} (${worst.status} since ${worst.since}).`;
   }
 
+  /** Takes the findings of a check that runs seldom, also from the doctor, so that nothing contradicts its report. */
+  note(about: string, found: readonly CheckResult[]): void {
+    if (!this.#isChecking || this.#seldom[about] === undefined) return;
+    this.#found.set(about, found);
+    this.#report();
+  }
+
   stop(): void {
     this.#stopped.abort();
   }
@@ -93,6 +107,7 @@ export class Health {
   #begin(): void {
     for (const [about, found] of this.#found) if (!found.some(isBad)) this.#found.delete(about);
     this.#report();
+    this.#seldomAt = Number.NEGATIVE_INFINITY;
     const checked = this.#check();
     this.#first = Promise.race([checked, sleep(FIRST_WITHIN_MS, undefined, { ref: false })]);
     void this.#keepChecking(checked);
@@ -106,12 +121,20 @@ export class Health {
       this.#found.set(about, await answered(about, () => check(asked) ?? this.#found.get(about) ?? []));
       this.#report();
     });
+    if (isWatched && this.#checkedAt - this.#seldomAt >= CHECK_SELDOM_MS) {
+      this.#seldomAt = this.#checkedAt;
+      for (const [about, check] of Object.entries(this.#seldom))
+        void answered(about, check).then((found) => this.note(about, found));
+    }
     await Promise.all(checks);
   }
 
   #report(): void {
     const late = (about: string) => [silent(about, `did not answer within ${FIRST_WITHIN_MS / 1_000} s`)];
-    const found = Object.keys(this.#checks).flatMap((about) => this.#found.get(about) ?? late(about));
+    const found = [
+      ...Object.keys(this.#checks).flatMap((about) => this.#found.get(about) ?? late(about)),
+      ...Object.keys(this.#seldom).flatMap((about) => this.#found.get(about) ?? []),
+    ];
     this.seen = this.#findings.seen(found);
   }
 

@@ -26,7 +26,7 @@ export interface AdminDependencies extends OperatorsStores {
   readonly traffic: WatchedTraffic;
   readonly redisMode: RedisMode;
   readonly checkDependencies: Readonly<Record<string, () => Promise<CheckResult[]> | CheckResult[]>>;
-  readonly health: Pick<Health, 'watch' | 'seen' | 'bad'>;
+  readonly health: Pick<Health, 'watch' | 'seen' | 'bad' | 'note'>;
   readonly requests: RequestSource;
   readonly findings: FindingsSince;
 }
