@@ -41,7 +41,7 @@ async function checkCore(
   if (isBad(ready) || path === undefined) return ready;
   try {
     const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-    const status = await statusOf(address, path, headers);
+    const status = await statusOf(address, path, headers, BOTH_WITHIN_MS - ms);
     if (status === undefined) return silentCore(about);
     if (CoreRefusedUs.saysSo(status)) return refusingCore(about);
     if (status >= 500) return fault(about, `answers ${status} to GET ${path}`, 'Its log shows why.');
@@ -54,6 +54,8 @@ async function checkCore(
 }
 
 const TIMEOUT_MS = 2_000;
+/** Both requests to a core end before its check as a whole counts as unanswered, so that the finding names the core. */
+const BOTH_WITHIN_MS = 2_500;
 /** The user agent in the core's log. */
 const PROBE_AGENT = 'animal-store-gateway-health';
 const READY = 200;
@@ -107,6 +109,7 @@ function statusOf(
   { url, connect }: CoreAddress,
   path: string,
   given: Readonly<Record<string, string>> = {},
+  withinMs = TIMEOUT_MS,
 ): Promise<number | undefined> {
   const { promise, resolve, reject } = Promise.withResolvers<number | undefined>();
   const { request } = url.startsWith('https:') ? https : http;
@@ -119,7 +122,7 @@ function statusOf(
   const timer = setTimeout(() => {
     resolve(undefined);
     asked.destroy();
-  }, TIMEOUT_MS).unref();
+  }, withinMs).unref();
   asked.once('error', reject);
   asked.once('close', () => clearTimeout(timer));
   asked.end();

@@ -357,6 +357,15 @@ test('a hanging core is reported in the same way by the console, /readyz, the do
   await expectSameFinding(stack, `core ${core.url}`, 'unknown', 'does not answer');
 });
 
+test('a core that is slow to be ready, and then answers no read, is named', async () => {
+  const core = await faultyCore((socket, head) => {
+    if (head.startsWith('GET /readyz ')) setTimeout(() => socket.end(OK), 1_300);
+  });
+  const findings = await examine(await startStack({ CORE_URL: core }));
+  const about = findings.filter((one) => one.about.startsWith('core'));
+  expect(about).toMatchObject([{ about: `core ${core}`, found: 'does not answer' }]);
+});
+
 test('a fault in the data of a key is reported in the same way everywhere, until the doctor finds it fixed', async () => {
   const { redis, stack } = await setUp();
   const id = await issueId(stack);
