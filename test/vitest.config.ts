@@ -18,7 +18,7 @@ const shared = {
 };
 
 /** More workers than CPUs, because most files mainly wait. Long ones wait for more than half of their time. */
-const WORKERS = { long: 3, others: 4 };
+const WORKERS = { long: 4, others: 4 };
 
 /** Files share a process and its loaded modules, because a new process per file takes twice the CPU time. */
 const besideOthers = { ...shared, isolate: false };

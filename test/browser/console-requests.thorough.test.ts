@@ -47,7 +47,7 @@ test('a row expands by keyboard and by click, and shows what happened, why, unti
     /^GET \/v1\/pets came from 127\.0\.0\.1 with the secret \S+ and was answered with 429 rate_limit_exceeded after [<\d. ]+ ms\. The key had used up its limit of 2 requests per day\. It could retry at [^Z]+?\. Requests work again in \d+ hours?\. Raise the limit of the key or of its plan pro/,
   );
   expect(text).toMatch(
-    /Time spent decision [<\d. ]+ ms .*Plan Pro .*Minute limit 48[.\d]* of 50 .*Day limit 0 of 2 requests left/,
+    /Time spent decision [<\d. ]+ ms, waiting [<\d. ]+ ms .*Plan Pro .*Minute limit 48[.\d]* of 50 .*Day limit 0 of 2 requests left/,
   );
   await opened(page).getByRole('link', { name: 'Runbook' }).waitFor();
   expect(await opened(page).getByRole('link', { name: 'Plan Pro' }).getAttribute('href')).toBe('/console/plans');
@@ -72,7 +72,7 @@ test('a request refused by a ban links to the bans and to an existing heading of
   const { page, faults } = await openConsole(browser, stack, '/console/requests?q=b-banned');
   // It is the only expanded row.
   await opened(page).getByText('The key was banned until').waitFor();
-  expect(await opened(page).innerText()).toMatch(/The key is banned until [\d:]+ [AP]M \(in (10|9) min\)/);
+  expect(await opened(page).innerText()).toMatch(/The key is banned until [\d:]+ \(in (10|9) min\), refused 1 since\./);
   expect(await opened(page).getByRole('link', { name: 'Bans' }).getAttribute('href')).toBe('/console/bans');
   await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
   await page.reload();

@@ -76,7 +76,7 @@ test('requests are listed, found by key, status, code, text and time, and explai
   expect(one).toMatch(new RegExp(`^key {15}${idOf(acme)} \\(acme zoo\\)$`, 'm'));
   expect(one).toMatch(/^retry at {10}\d{4}-\S+Z$/m);
   expect(one).toMatch(/^minute {12}0[.\d]* -> 0[.\d]* of 1$/m);
-  expect(one).toMatch(/^time {14}decision [\d.]+ ms$/m);
+  expect(one).toMatch(/^time {14}decision [\d.]+ ms, waiting [\d.]+ ms$/m);
   expect((await rows('--text', 'a-served')).join('\n')).toMatch(
     /^time {14}decision \S+ ms, waiting \S+ ms, core \S+ ms, sending \S+ ms$/m,
   );
