@@ -40,6 +40,11 @@ export const BREAKS: readonly Break[] = [
   row('gateway/serve-operators.ts', 'operators/requests', 'isNow ? checkPeers(peers) : undefined', 'undefined'),
   row('gateway/operators/api/plans.ts', 'gateway/plans', 'await deps.planCache.begin();', ''),
   row('gateway/operators/api/requests.ts', 'operators/requests', " && outcome !== 'refused'", ' && false'),
+  row('gateway/operators/api/doctor.ts', 'operators/doctor.test', 'health.note(about, found);', ''),
+  row('gateway/stores/redis/peers.ts', 'operators/redis-away', 'if (isAsked === false) return', 'if (false) return'),
+  row('gateway/telemetry/exchange.ts', 'operators/requests.test', 'sentAt || endedAt', 'sentAt'),
+  row('gateway/telemetry/recent-requests.ts', 'operators/requests.test', ' ?? seen.coreCode', ''),
+  row('gateway/upstream/check-cores.ts', 'operators/doctor.test', 'headers, BOTH_WITHIN_MS - ms', 'headers'),
   row(
     'gateway/telemetry/recent-requests.ts',
     'operators/recent-requests',
