@@ -4,7 +4,7 @@ import { simulateSeeds } from './seeds.ts';
 
 const SEEDS = 500;
 
-test(`${SEEDS} simulated seeds violate no invariant`, async () => {
+test(`${SEEDS} simulated seeds violate no invariant`, { timeout: 600_000 }, async () => {
   const { redis } = await emptyDatabase();
   const { violations, local } = await simulateSeeds({ redis }, SEEDS);
   expect(violations).toEqual([]);
