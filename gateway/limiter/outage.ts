@@ -292,7 +292,7 @@ interface Deadline {
 const RUNNING = new Map<number, Deadline[]>();
 
 /**
- * Calls `onMissed` each time that `ms` have passed, at most a tenth later, and `onPart` ten times as often. A process
+ * Calls `onMissed` each time that `ms` have passed, and up to a tenth more, and `onPart` five times as often. A process
  * that stalls or gets little CPU misses no deadline: it counts the parts in which the event loop turned, and lets every
  * socket be read once more before the call.
  * @returns a function that stops the deadline
@@ -312,13 +312,16 @@ export function startDeadline(ms: number, onMissed: () => void, onPart = () => {
 function beginParts(ms: number): Deadline[] {
   const running: Deadline[] = [];
   RUNNING.set(ms, running);
-  const timer = setInterval(() => {
-    if (running.length === 0) {
-      clearInterval(timer);
-      RUNNING.delete(ms);
-    }
-    for (const deadline of [...running]) takePart(deadline);
-  }, ms / PARTS);
+  const timer = setInterval(
+    () => {
+      if (running.length === 0) {
+        clearInterval(timer);
+        RUNNING.delete(ms);
+      }
+      for (const deadline of [...running]) takePart(deadline);
+    },
+    Math.ceil(ms / PARTS),
+  );
   return running;
 }
 
@@ -326,7 +329,7 @@ function takePart(deadline: Deadline): void {
   const begun = deadline.parts;
   if (begun === undefined) return;
   deadline.parts = begun + 1;
-  deadline.onPart();
+  if (begun > 0 && begun % 2 === 0) deadline.onPart();
   // The first part was already under way, so it is not counted. Timers run before the poll phase, in which sockets are
   // read, and immediates after it.
   if (begun > 0 && begun % PARTS === 0) setImmediate(() => deadline.parts !== undefined && deadline.onMissed());

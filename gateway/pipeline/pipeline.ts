@@ -245,8 +245,10 @@ function tunnelTo(deps: ForwardDependencies, upgrade: Upgrade): Forward {
       extraHeaders: clientHeaders(exchange, deps.draftFields),
       timeoutMs: deps.coreTimeoutMs,
     };
+    exchange.sentAt = performance.now();
     openTunnel(asked, upgrade).then(
       (opened) => {
+        exchange.answeredAt = performance.now();
         exchange.tunnel = opened;
         deps.tunnels.add(opened, exchange.credential as Credential);
         done();

@@ -25,6 +25,8 @@ export class PlanCache {
   table: PlanTable = DEFAULT_PLANS;
   /** The table last read, including its invalid values; undefined before that. */
   stored: StoredPlans | undefined;
+  /** The version of that table. */
+  version: string | undefined;
   /** When the table came into force in this process. */
   changedAt = new Date();
   rejected: readonly RejectedValue[] = [];
@@ -35,6 +37,9 @@ export class PlanCache {
   #hasBegun = false;
   #alarmed = '';
   #taken = 0;
+  /** The text of the last table that was adopted, and the table in force since. Most reads find the same text. */
+  #textTaken = '';
+  #tableTaken: PlanTable | undefined;
   #timer: NodeJS.Timeout | undefined;
   #reading: Promise<void> = Promise.resolve();
   #stopped = false;
@@ -62,11 +67,6 @@ export class PlanCache {
   /** The table in force; undefined until one has been read, because the built-in limits may be wrong. */
   get ifKnown(): PlanTable | undefined {
     return this.#inForce.table;
-  }
-
-  /** The version of the table last read. */
-  get version(): string | undefined {
-    return this.stored && versionOf(this.stored);
   }
 
   /** The table in force in its stored form; undefined until one has been read. */
@@ -138,6 +138,8 @@ export class PlanCache {
   /** Adopts a table that was just read or written. A read that began earlier is ignored: it may be outdated. */
   take(stored: StoredPlans): void {
     this.#taken += 1;
+    const text = JSON.stringify(stored);
+    if (text === this.#textTaken && this.isReadable && this.table === this.#tableTaken) return;
     const { table, rejected } = readPlans(stored, this.table);
     // A missing or bad value in the first table has no last good value: the built-in ones do not count.
     const isUsable = this.ifKnown !== undefined || isWhole(stored);
@@ -148,6 +150,9 @@ export class PlanCache {
     if (!isUsable) return;
     this.#adopt(table);
     this.stored = stored;
+    this.version = versionOf(stored);
+    this.#textTaken = text;
+    this.#tableTaken = this.table;
   }
 
   #adopt(table: PlanTable): void {

@@ -71,7 +71,7 @@ export class Exchange {
   /** When the request was sent to the core, and when the core began to answer. */
   sentAt: number | undefined;
   answeredAt: number | undefined;
-  /** The code of the core's error, if it is one of ours. */
+  /** The code with which the core refused the request, if it is one of ours. */
   coreCode: string | undefined;
   tunnel: { readonly bytesFromClient: number; readonly bytesFromCore: number } | undefined;
   /** The error in the answer. Its cause is the original fault. */

@@ -82,7 +82,7 @@ export class RecentRequests {
   /** @returns undefined if the refusal is only counted, with an earlier one of the same outcome, status and code */
   #noteRefusal(seen: Exchange, kind: Kind): NotedRequest | undefined {
     const who = kind === 'refused' ? seen.keyId : seen.network;
-    const alike = `${who} ${seen.outcome} ${seen.status} ${seen.error?.code}`;
+    const alike = `${who} ${seen.outcome} ${seen.status} ${seen.error?.code ?? seen.coreCode}`;
     const minute = Math.floor(Date.now() / MINUTE_MS);
     const before = this.#refusals.get(alike);
     const isMany =

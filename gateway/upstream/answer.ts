@@ -286,7 +286,8 @@ function codeOf({ status, body }: Answer): string | undefined {
 
 /**
  * Sends an answer. If it is short, head and body are one string, sent in one write; latin1 preserves every byte.
- * @returns the code of an error, if it is one of ours. The answer gets the Link header that explains it
+ * An error with one of our codes gets the Link header that explains it.
+ * @returns the code with which the core refused the request. Its own faults have none: its log explains them
  */
 export function sendAnswer(answer: Answer, response: ServerResponse, extra: readonly string[]): string | undefined {
   const { status, headers, isChunked, body } = answer;
@@ -298,5 +299,5 @@ export function sendAnswer(answer: Answer, response: ServerResponse, extra: read
   if (code !== undefined) kept.push(...helpFor(code));
   response.writeHead(status, kept);
   response.end(body, 'latin1');
-  return code;
+  return status < 500 ? code : undefined;
 }

@@ -21,14 +21,13 @@ const MAX_ATTEMPTS = { read: 2, write: 1 };
 
 const NONE: readonly never[] = [];
 
-/** Where the answer goes, and when the request was sent and answered. All times here are from performance.now(). */
+/** Where the answer goes, and what is recorded about it. All times here are from performance.now(). */
 export interface Destination {
   readonly response: ServerResponse;
   /** When the last attempt was handed to a wire. */
   sentAt: number | undefined;
   /** When the core began to answer, or the gateway stopped waiting for it. */
   answeredAt: number | undefined;
-  /** The code of the core's error, if it is one of ours. */
   coreCode?: string | undefined;
   /** Headers that are known only when the answer begins, as a flat list. */
   lateHeaders?: (() => readonly string[]) | undefined;
@@ -237,14 +236,15 @@ export class Call implements PendingRequest {
     this.#readSince = Number.POSITIVE_INFINITY;
     if (response.destroyed) return;
     if (!response.headersSent) response.writeHead(status, responseHeaders(headers, status).concat(this.#headersNow()));
-    const last = parts.length - 1;
-    for (const [at, part] of parts.entries()) response.write(part, at === last && !isEnd ? sent : undefined);
+    for (const [at, part] of parts.entries())
+      response.write(part, at === parts.length - 1 && !isEnd ? sent : undefined);
     if (isEnd) response.end(sent);
   }
 
   failed(fault: unknown): void {
     const core = this.#core as Core;
     if (fault instanceof WrongAnswer) core.echoes = false;
+    this.#noteTimes(performance.now());
     this.#endOwn();
     if (!this.isWanted) return;
     if (!(fault instanceof AnswerTooLarge)) core.counts.failed(faultKind(fault));
@@ -319,6 +319,7 @@ export class Call implements PendingRequest {
   }
 
   #noteTimes(now: number): void {
+    if (!this.#isSent || this.#streamed !== undefined) return;
     this.#destination.sentAt = this.sentAt;
     this.#destination.answeredAt = now;
   }
@@ -342,7 +343,7 @@ export class Call implements PendingRequest {
   /** Does nothing if the call has already ended, because one sweep can find a call twice. */
   #fail(fault: unknown): void {
     if (!this.isWanted) return;
-    if (this.#isSent && this.#streamed === undefined) this.#noteTimes(performance.now());
+    this.#noteTimes(performance.now());
     this.#end();
     this.#done(upstreamFault(fault));
   }
@@ -359,12 +360,10 @@ export class Call implements PendingRequest {
 
   /** Ends the current attempt before another begins. */
   #forget(): void {
-    if (!this.#isSent) {
-      this.#stopWaiting();
-      return;
-    }
-    this.#wire?.forget(this);
-    this.#endOwn();
+    if (this.#isSent) {
+      this.#wire?.forget(this);
+      this.#endOwn();
+    } else this.#stopWaiting();
   }
 
   #stopWaiting(): void {

@@ -42,8 +42,10 @@ test('a failed commit fails all of its writes, and the next one works', async ()
   locking.exec('COMMIT');
   locking.close();
   expect(await store.write(() => insertPet(rex))).toEqual({ id: 1n, ...rex });
-  expect(await store.read(() => query('SELECT id FROM pets'))).toEqual([{ id: 1n }]);
   await store.close();
+  const reopened = new SqliteStore(`${folder}/store.db`);
+  expect(await reopened.read(() => query('SELECT id FROM pets'))).toEqual([{ id: 1n }]);
+  await reopened.close();
 });
 
 test('waiting writes are made when the store closes', async () => {

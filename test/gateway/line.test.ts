@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { AnswerTooLarge } from '../../gateway/upstream/answer.ts';
 import { ConnectionLost, WrongAnswer } from '../../gateway/upstream/faults.ts';
-import { writeRequest } from '../../gateway/upstream/headers.ts';
+import { isRepeatable, writeRequest } from '../../gateway/upstream/headers.ts';
 import { MAX_DEPTH } from '../../gateway/upstream/wire.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { bareCore, OK } from '../support/faulty-core.ts';
@@ -32,6 +32,17 @@ test.for(CODES)('a header value with the character code %i is never written', (c
   const character = String.fromCharCode(code);
   for (const value of [character, `a${character}`, `${character}b`, `a${character}b`])
     expect(() => writeRequest(withHeader('Y', value), 'a.1', 'core'), JSON.stringify(value)).toThrow('The header Y');
+});
+
+test.for([
+  ['GET', undefined, true],
+  ['HEAD', undefined, true],
+  ['GET', Buffer.from('a'), false],
+  ['POST', undefined, false],
+  ['DELETE', undefined, false],
+  ['OPTIONS', undefined, false],
+] as const)('a %s with the body %j may share a connection: %j', ([method, body, expected]) => {
+  expect(isRepeatable(requestFor({ method, body }))).toBe(expected);
 });
 
 test('a request that cannot be written does not affect those before and after it', async () => {

@@ -31,6 +31,14 @@ function echoOf(head: string, ...lines: readonly string[]): string {
   return withIdOf(head, `${all.join('\r\n')}\r\n\r\n${limit}`);
 }
 
+test('reads share a few connections, and each gets its own answer', TIMED, async () => {
+  const { connections, get, many } = await behind((socket, head) => void socket.write(echoOf(head)));
+  await get('?limit=0');
+  const answers = await many(100);
+  await fact(() => expect(seen(answers)).toEqual(ownAnswers(100)));
+  expect(connections.length).toBeLessThan(12);
+});
+
 test('a write shares no connection with other requests', async () => {
   const waiting: [Socket, string][] = [];
   const { connections, get, post, many } = await behind((socket, head) => void waiting.push([socket, head]));

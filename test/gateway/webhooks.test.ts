@@ -215,6 +215,14 @@ test('an event is sent exactly once even if the reply to its claim is late', asy
   await expect.poll(receiver.types).toEqual(['key.day_100', 'key.day_80']);
 });
 
+test('no event is claimed if no webhook is configured', async () => {
+  const stack = await startStack(WITH_REDIS);
+  const key = await stack.issueKey({ day: 1 });
+  await useUp(stack, key);
+  const fields = await redis.hkeys(`gateway:key:{${idOf(key)}}`);
+  expect(fields.filter((field) => field.startsWith('told_'))).toEqual([]);
+});
+
 test.for([
   ['refuses connections', async (): Promise<string> => `http://127.0.0.1:${await freePort()}`],
   ['never answers', async (): Promise<string> => (await webhookReceiver(() => {})).url],

@@ -1,9 +1,13 @@
 import { expect, test } from 'vitest';
+import { credentialOf } from '../../gateway/limiter/credential.ts';
+import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import type { TrafficAnswer } from '../../gateway/operators/api/answers.ts';
+import { CallCounts } from '../../gateway/stores/redis/calls.ts';
+import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { idOf } from '../support/api-key.ts';
 import { post, send, sendBytes } from '../support/http.ts';
 import { eventuallyScraped, type Scrape, scrape } from '../support/metrics.ts';
-import { emptyDatabase, ownRedis } from '../support/redis-database.ts';
+import { connectedRedis, emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
@@ -108,6 +112,18 @@ test('a request without a decision is counted by reason, and each request is cou
   expect(shown(metrics, 'gateway_decisions_total')).toEqual(['admitted free shared 1']);
   expect(shown(metrics, WITHOUT)).toEqual(['invalid 2', 'malformed 2', 'reference 1', 'unusable 1']);
   await redis.flushdb();
+});
+
+test('requests of one event-loop turn are counted as one call', async () => {
+  const connection = await connectedRedis(REDIS_URL);
+  const calls = new CallCounts();
+  const limiter = new RedisLimiter(connection, { table: DEFAULT_PLANS }, { calls });
+  const credential = credentialOf('nobodys-key0', '-');
+  await Promise.all(Array.from({ length: 10 }, () => limiter.decide(credential)));
+  const [sizes] = calls.families();
+  const parts = new Map(sizes?.values.map(({ metricName, labels, value }) => [`${metricName} ${labels.le}`, value]));
+  const of = (part: string) => parts.get(`gateway_redis_batch_size_${part}`);
+  expect([of('sum undefined'), of('count undefined'), of('bucket 8'), of('bucket 16')]).toEqual([10, 1, 0, 1]);
 });
 
 test('a ban is counted while it is in force, even with the embedded limiter', async () => {

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { ROUTES } from '../../gateway/operators/api/routes.ts';
+import { hasDigest } from '../../gateway/operators/tokens.ts';
 import { everythingIn } from '../support/embedded-database.ts';
 import { get, issueId, operatorsRedis, tokenFor } from '../support/operators.ts';
 import { ownRedis } from '../support/redis-database.ts';
@@ -104,6 +105,20 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     for (const authorization of ['', 'Bearer', 'Bearer ', 'Bearer x', `Basic ${token}`, token])
       expect([authorization, await statusWith({ authorization })]).toEqual([authorization, 401]);
   });
+});
+
+test('an empty or malformed digest matches no token', () => {
+  const token = `op_00000000_${'a'.repeat(43)}`;
+  const digest = createHash('sha256').update(token).digest('hex');
+  expect(hasDigest(token, digest)).toBe(true);
+  for (const [text, stored] of [
+    ['', digest],
+    ['', createHash('sha256').update('').digest('hex')],
+    [token, ''],
+    [token, 'x'],
+    [token, digest.slice(2)],
+  ] as const)
+    expect(hasDigest(text, stored)).toBe(false);
 });
 
 test('a token written into Redis by hand without its digest grants nothing', async () => {

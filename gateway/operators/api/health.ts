@@ -6,7 +6,8 @@ const KNOWN_WITHIN_MS = 3_000;
 /** How long the first answer waits for the first check. By default, orchestrators wait a second for an answer. */
 const FIRST_WITHIN_MS = 700;
 const CHECK_EVERY_MS = 1_000;
-const CHECK_SELDOM_MS = 10_000;
+/** After these times, checks that read much run again: after a good result, and while one of them is bad. */
+const SELDOM_MS = { good: 60_000, bad: 10_000 };
 /** After this long without a call, nobody counts as watching, and an idle gateway no longer probes a sole core. */
 const WATCHED_WITHIN_MS = 5_000;
 /** Orchestrators check readiness less often than every five seconds, but usually at least every ten. */
@@ -59,9 +60,10 @@ export class Health {
 
   /**
    * @param checks quick checks by name
-   * @param seldom checks that read much: they run every ten seconds while somebody is watching, and nothing waits for them
+   * @param seldom checks that read much: they run about once a minute while somebody is watching, and nothing waits for
+   *   them
    */
-  constructor(checks: Readonly<Record<string, Check>>, seldom: Readonly<Record<string, () => Findings>> = {}) {
+  constructor(checks: Readonly<Record<string, Check>>, seldom: Readonly<Record<string, () => Findings>>) {
     this.#checks = checks;
     this.#seldom = seldom;
   }
@@ -90,7 +92,7 @@ export class Health {
 
   /** Takes the findings of a check that runs seldom, also from the doctor, so that nothing contradicts its report. */
   note(about: string, found: readonly CheckResult[]): void {
-    if (!this.#isChecking || this.#seldom[about] === undefined) return;
+    if (!this.#isWatched || this.#seldom[about] === undefined) return;
     this.#found.set(about, found);
     this.#report();
   }
@@ -121,7 +123,9 @@ export class Health {
       this.#found.set(about, await answered(about, () => check(asked) ?? this.#found.get(about) ?? []));
       this.#report();
     });
-    if (isWatched && this.#checkedAt - this.#seldomAt >= CHECK_SELDOM_MS) {
+    const seldom = Object.keys(this.#seldom).flatMap((about) => this.#found.get(about) ?? []);
+    const seldomMs = seldom.some(isBad) ? SELDOM_MS.bad : SELDOM_MS.good;
+    if (isWatched && this.#checkedAt - this.#seldomAt >= seldomMs) {
       this.#seldomAt = this.#checkedAt;
       for (const [about, check] of Object.entries(this.#seldom))
         void answered(about, check).then((found) => this.note(about, found));
@@ -133,7 +137,8 @@ export class Health {
     const late = (about: string) => [silent(about, `did not answer within ${FIRST_WITHIN_MS / 1_000} s`)];
     const found = [
       ...Object.keys(this.#checks).flatMap((about) => this.#found.get(about) ?? late(about)),
-      ...Object.keys(this.#seldom).flatMap((about) => this.#found.get(about) ?? []),
+      // Without somebody watching they are not repeated, so they could be outdated.
+      ...Object.keys(this.#isWatched ? this.#seldom : {}).flatMap((about) => this.#found.get(about) ?? []),
     ];
     this.seen = this.#findings.seen(found);
   }

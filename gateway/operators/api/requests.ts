@@ -101,11 +101,13 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
 /** Checks whether other gateways and their workers answer. If Redis cannot list them, the check of Redis reports it. */
 export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[]> {
   const query: RequestQuery = { limit: 1 };
-  const { missing = [], answers = [] } = (await peers?.ask(query, PEER_KNOWN_WITHIN_MS)) ?? {};
+  const { missing = [], answers = [], areUnasked } = (await peers?.ask(query, PEER_KNOWN_WITHIN_MS)) ?? {};
   const ofGateway =
     'It hangs, its machine hangs, or it was killed. In the last case this finding disappears after five minutes.';
   const ofWorker = 'It will be replaced unless it answers again.';
   const silent = (name: string, advice: string) => unknown(`gateway ${name}`, 'does not answer', advice);
+  if (areUnasked)
+    return [unknown('other gateways', 'cannot be asked', 'See the other findings. If Redis is well, check its ACL.')];
   return [
     ...missing.map(({ gateway, seenAt }) => ({ ...silent(gateway, ofGateway), since: seenAt })),
     ...answers.flatMap((one) => foundBy(one).missing.map((worker) => silent(worker, ofWorker))),
@@ -202,7 +204,7 @@ function whyOf(report: RequestReport): Why {
     return [`The plan ${decision.plan} is in shadow mode. In enforce mode, ${limit}.`];
   }
   // The limit of an address also refuses requests with an invalid key.
-  if (code === 'rate_limit_exceeded' && outcome !== 'refused')
+  if (code === 'rate_limit_exceeded' && outcome !== 'admitted' && outcome !== 'refused')
     return [
       `Within a minute, the address ${address} has sent too many requests that do not count against a key.${retryIn(report)}`,
       'Check its earlier requests: they have no valid key, or read the limits or the reference too often.',

@@ -276,6 +276,8 @@ const tokens = (value: number): string => number(Math.floor(value * 100) / 100);
 /** The anchor of the runbook's section for a request; undefined if there is none. */
 function runbookPageOf({ status, outcome, code }: RequestView): string | undefined {
   if (status === undefined || status === LEFT || status < 400) return undefined;
+  // The core has refused it, so the request itself must change.
+  if (outcome === 'admitted' && status < 500) return undefined;
   return OF_OUTCOMES[outcome] ?? OF_CODES[code ?? ''];
 }
 

@@ -40,7 +40,8 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
 
   /**
    * Queries all other gateways. Never rejects, and returns in time even if Redis is away or hangs.
-   * @returns the answers, and the gateways without one (undefined if the gateways are unknown)
+   * @returns the answers, and the gateways without one: undefined if the gateways are unknown, or if there are some but
+   *   they could not be asked
    */
   async function ask(content: unknown, withinMs: number) {
     const until = performance.now() + withinMs;
@@ -48,17 +49,18 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     const listed = await Promise.race([others(), waited(LIST_WITHIN_MS)]).catch(() => undefined);
     if (listed === undefined) return { answers: [], missing: undefined };
     const asked = [...listed.keys()];
-    const isAsked = await Promise.race([
-      collectAnswers(asked, content, answers, until).catch(() => false),
-      waited(Math.max(0, until - performance.now())),
-    ]);
-    const found = [...answers].map(([gateway, answer]) => ({ gateway: nameOf(gateway), answer }));
+    const inTime = <T>(action: Promise<T>) => Promise.race([action, waited(Math.max(0, until - performance.now()))]);
+    const id = randomBytes(12).toString('hex');
+    const question = JSON.stringify({ id, content });
+    const putting = Promise.all(asked.map((gateway) => put(questionsOf(gateway), question)));
     // Redis may answer, but refuse what is written. That says nothing about the other gateways.
-    if (isAsked === false) return { answers: found, missing: undefined };
+    const areAsked = await inTime(putting).catch(() => undefined);
+    if (areAsked === undefined) return { answers: [], missing: undefined, areUnasked: true };
+    await inTime(collectAnswers(id, asked.length, answers, until)).catch(() => undefined);
     const silent = asked.filter((gateway) => !answers.has(gateway));
     const gone = endedOf(silent, [own, ...answers.keys()]);
     return {
-      answers: found,
+      answers: [...answers].map(([gateway, answer]) => ({ gateway: nameOf(gateway), answer })),
       missing: silent
         .filter((gateway) => !gone.includes(gateway))
         .map((gateway) => ({ gateway: nameOf(gateway), seenAt: new Date(listed.get(gateway) ?? 0).toISOString() })),
@@ -76,22 +78,18 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     return gone;
   }
 
-  /** Collects the answers. Rejects if Redis refuses a command or is away. */
   async function collectAnswers(
-    asked: readonly string[],
-    content: unknown,
+    id: string,
+    count: number,
     answers: Map<string, unknown>,
     until: number,
   ): Promise<void> {
-    const id = randomBytes(12).toString('hex');
-    const question = JSON.stringify({ id, content });
-    await Promise.all(asked.map((gateway) => put(questionsOf(gateway), question)));
-    while (answers.size < asked.length && performance.now() < until) {
+    while (answers.size < count && performance.now() < until) {
       for (const text of await take(answersOf(id))) {
         const { gateway, answer } = JSON.parse(text) as { gateway: string; answer: unknown };
         answers.set(gateway, answer);
       }
-      if (answers.size < asked.length) await sleep(ANSWER_EVERY_MS);
+      if (answers.size < count) await sleep(ANSWER_EVERY_MS);
     }
   }
 
