@@ -54,7 +54,7 @@ test('datasource, gateway and plan are selectable, and every query uses the sele
     'console constant',
     'runbook constant',
   ]);
-  const sources = [...DASHBOARD_TEXT.matchAll(/"uid": "([^"]+)"/g)].map(([, uid]) => uid);
+  const sources = [...DASHBOARD_TEXT.matchAll(/"uid":"([^"]+)"/g)].map(([, uid]) => uid);
   expect([...new Set(sources)].sort()).toEqual(['$datasource', DASHBOARD.uid].sort());
 });
 
