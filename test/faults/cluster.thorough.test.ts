@@ -148,6 +148,8 @@ test('a decision whose node disconnects before its reply is not repeated', async
   let unanswered = 0;
   for (let round = 0; round < 5; round++) {
     await expect.poll(async () => (await ask(stack, key)) && modeOfLast(stack), { timeout: 10_000 }).toBe('shared');
+    // By then, what was decided locally meanwhile has been charged.
+    await sleep(600);
     const before = await charged();
     expect((await hangUpOn(node, () => ask(stack, key))).status).toBe(200);
     const isLocal = modeOfLast(stack) === 'local';
