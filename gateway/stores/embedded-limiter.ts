@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { boundedMap } from '../../shared/bounded-map.ts';
+import { every } from '../../shared/process/repeat.ts';
 import { type Clock, systemClock } from '../limiter/bucket.ts';
 import type { Credential } from '../limiter/credential.ts';
 import { type Decided, decide } from '../limiter/decide.ts';
@@ -60,13 +61,13 @@ export class EmbeddedLimiter implements Limiter {
   readonly #unsaved = new Map<string, HeldKey>();
   readonly #loads = new Map<string, Load>();
   readonly #saves = new Set<Promise<boolean>>();
-  readonly #timer: NodeJS.Timeout;
+  readonly #endSaving: () => void;
 
   constructor(source: KeySource, plans: PlansInForce, clock: Clock = systemClock) {
     this.#source = source;
     this.#plans = plans;
     this.#clock = clock;
-    this.#timer = setInterval(() => void this.flush(), SAVE_EVERY_MS).unref();
+    this.#endSaving = every(SAVE_EVERY_MS, () => this.flush());
   }
 
   decide(credential: Credential): Promise<Verdict> {
@@ -117,7 +118,7 @@ export class EmbeddedLimiter implements Limiter {
   };
 
   async stop(): Promise<void> {
-    clearInterval(this.#timer);
+    this.#endSaving();
     await this.flush();
     await Promise.all(this.#saves);
   }

@@ -278,10 +278,10 @@ export class BodyReader {
 
 const CODE = /"code":"([a-z_]+)"/;
 
-/** The code of the core's error, if it is one of ours. */
+/** The code of the core's error, if it is one of ours: our own text, because a part of the body would keep all of it. */
 function codeOf({ status, body }: Answer): string | undefined {
   const code = status >= 400 && typeof body === 'string' ? CODE.exec(body)?.[1] : undefined;
-  return code !== undefined && Object.hasOwn(ERRORS, code) ? code : undefined;
+  return code === undefined ? undefined : Object.keys(ERRORS).find((known) => known === code);
 }
 
 /**

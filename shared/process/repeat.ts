@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
  * Milliseconds until the next multiple of `everyMs` on the clock of this process, and at least half of it. What a
- * process does at intervals then happens together, so that an idle process wakes a tenth as often as by itself.
+ * process does at intervals then happens together, so that an idle process wakes less often.
  */
 export function untilNext(everyMs: number): number {
   const left = everyMs - (performance.now() % everyMs);
