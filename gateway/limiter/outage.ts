@@ -282,8 +282,8 @@ export class Debts {
 const PARTS = 10;
 
 interface Deadline {
-  /** The parts that have begun; undefined once it is stopped. */
-  parts: number | undefined;
+  /** How many parts have passed; undefined once the deadline is stopped. */
+  passed: number | undefined;
   readonly onMissed: () => void;
   readonly onPart: () => void;
 }
@@ -292,45 +292,43 @@ interface Deadline {
 const RUNNING = new Map<number, Deadline[]>();
 
 /**
- * Calls `onMissed` each time that `ms` have passed, and up to a tenth more, and `onPart` five times as often. A process
- * that stalls or gets little CPU misses no deadline: it counts the parts in which the event loop turned, and lets every
- * socket be read once more before the call.
+ * Calls `onMissed` each time that `ms` have passed, a twentieth more or less, and `onPart` five times as often. A
+ * process that stalls or gets little CPU misses no deadline: it counts the parts in which the event loop turned, and
+ * lets every socket be read once more before the call.
  * @returns a function that stops the deadline
  */
 export function startDeadline(ms: number, onMissed: () => void, onPart = () => {}): () => void {
-  const running = RUNNING.get(ms) ?? beginParts(ms);
-  const deadline: Deadline = { parts: 0, onMissed, onPart };
+  const partMs = Math.ceil(ms / PARTS);
+  const running = RUNNING.get(ms) ?? beginParts(ms, partMs);
+  // The part that is under way counts if most of it is left.
+  const deadline: Deadline = { passed: performance.now() % partMs < partMs / 2 ? 0 : -1, onMissed, onPart };
   running.push(deadline);
   return () => {
-    if (deadline.parts === undefined) return;
-    deadline.parts = undefined;
+    if (deadline.passed === undefined) return;
+    deadline.passed = undefined;
     running[running.indexOf(deadline)] = running.at(-1) as Deadline;
     running.pop();
   };
 }
 
-function beginParts(ms: number): Deadline[] {
+function beginParts(ms: number, partMs: number): Deadline[] {
   const running: Deadline[] = [];
   RUNNING.set(ms, running);
-  const timer = setInterval(
-    () => {
-      if (running.length === 0) {
-        clearInterval(timer);
-        RUNNING.delete(ms);
-      }
-      for (const deadline of [...running]) takePart(deadline);
-    },
-    Math.ceil(ms / PARTS),
-  );
+  const end = every(partMs, () => {
+    if (running.length === 0) {
+      end();
+      RUNNING.delete(ms);
+    }
+    for (const deadline of [...running]) takePart(deadline);
+  });
   return running;
 }
 
 function takePart(deadline: Deadline): void {
-  const begun = deadline.parts;
-  if (begun === undefined) return;
-  deadline.parts = begun + 1;
-  if (begun > 0 && begun % 2 === 0) deadline.onPart();
-  // The first part was already under way, so it is not counted. Timers run before the poll phase, in which sockets are
-  // read, and immediates after it.
-  if (begun > 0 && begun % PARTS === 0) setImmediate(() => deadline.parts !== undefined && deadline.onMissed());
+  if (deadline.passed === undefined) return;
+  deadline.passed += 1;
+  if (deadline.passed <= 0) return;
+  if (deadline.passed % 2 === 0) deadline.onPart();
+  // Timers run before the poll phase, in which sockets are read, and immediates after it.
+  if (deadline.passed % PARTS === 0) setImmediate(() => deadline.passed !== undefined && deadline.onMissed());
 }

@@ -4,9 +4,10 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
+import { ownRedis } from '../support/redis-database.ts';
 import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
-import { startWorkers } from '../support/workers.ts';
+import { isAlive, startWorkers, untilServing } from '../support/workers.ts';
 
 const workers = await startWorkers();
 
@@ -35,7 +36,12 @@ test('workers share the port for clients, and the primary serves operators for a
 test("no worker's environment contains the operators' token or the path of its file", async () => {
   const file = join(await temporaryFolder(), 'token');
   await writeFile(file, ADMIN_TOKEN);
-  const withFile = await startWorkers({ ADMIN_HOST: '0.0.0.0', ADMIN_TOKEN: '', ADMIN_TOKEN_FILE: file });
+  const withFile = await startWorkers({
+    ADMIN_HOST: '0.0.0.0',
+    ADMIN_TOKEN: '',
+    ADMIN_TOKEN_FILE: file,
+    REDIS_URL: (await ownRedis()).url,
+  });
   for (const pid of [...workers.pids(), ...withFile.pids()]) {
     const environment = readFileSync(`/proc/${pid}/environ`, 'utf8');
     expect(environment).toContain('CORE_URL=');
@@ -45,9 +51,10 @@ test("no worker's environment contains the operators' token or the path of its f
 });
 
 test('a hanging worker is left out of the metrics and delays neither them nor the other worker', TIMED, async () => {
+  await untilServing(workers, 2);
   const [first = 0] = workers.pids();
   process.kill(first, 'SIGSTOP');
-  cleanUp(() => void process.kill(first, 'SIGCONT'));
+  cleanUp(() => isAlive(first) && process.kill(first, 'SIGCONT'));
   const before = performance.now();
   const { status, text } = await workers.admin('/metrics');
   expect(performance.now() - before).toBeLessThan(5_000);
