@@ -201,7 +201,11 @@ export class Clients implements LocalDecisions {
    */
   settle(client: Client, charged: Debt, decision: Decision | undefined): void {
     if (settled(client.debt, charged)) this.#debtors.delete(client.id);
-    if (decision !== undefined) this.#noteReply(client, { decision, at: this.#monotonic() });
+    if (decision === undefined) return;
+    const { lastReply } = client;
+    // A reply to a request may have overtaken the charge's; its levels already include the charge.
+    const hasNewer = lastReply !== undefined && lastReply.decision.now > decision.now;
+    this.#noteReply(client, hasNewer ? lastReply : { decision, at: this.#monotonic() });
   }
 
   /** When the store's last verdict on a key arrived, by the monotonic clock in microseconds; 0 for never. */
