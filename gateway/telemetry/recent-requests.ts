@@ -163,7 +163,7 @@ export class RecentRequests {
   /** Leaves out slots that are reused or emptied meanwhile. */
   *#newestFirst(): Generator<NotedRequest> {
     const last = this.#places;
-    const rings = Object.values(this.#rings).map((ring) => ring.newestFirst().values());
+    const rings = Object.values(this.#rings).map((ring) => ring.newestFirst());
     const heads = rings.map((ring) => ring.next().value);
     for (;;) {
       let newest = -1;
@@ -209,8 +209,17 @@ class Ring {
     this.#next = newest;
   }
 
-  newestFirst(): NotedRequest[] {
-    return [...this.#slots.slice(this.#next), ...this.#slots.slice(0, this.#next)].reverse();
+  /** The ring may change between two steps: a slot that was passed is left out if it appears again. */
+  *newestFirst(): Generator<NotedRequest, undefined> {
+    const newest = this.#next - 1 + this.size;
+    let passed = Number.POSITIVE_INFINITY;
+    for (let back = 0; back < this.size; back++) {
+      const slot = this.#slots[(newest - back) % this.size];
+      if (slot === undefined) return;
+      if (slot.order >= passed) continue;
+      passed = slot.order;
+      yield slot;
+    }
   }
 }
 
