@@ -106,11 +106,18 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     for (const key of [busy, own, pro, revoked]) for (let sent = 0; sent < 12; sent++) await ask(stack, key);
     for (let sent = 0; sent < 2; sent++) await ask(stack, calm);
     await stack.admin('DELETE', `/keys/${idOf(revoked)}`);
+    const ban = await stack.admin('PUT', `/keys/${idOf(busy)}/ban`, { seconds: 600, reason: 'scraping' });
+    const { bannedUntil } = ban.json as { bannedUntil: string };
     // A day limit hardly refills in an hour, so the duration of this test does not matter.
     expect((await stack.admin('POST', '/plans/free/try', { day: 5 })).json).toEqual({
       keys: 3,
       requests: 26,
-      affected: [{ id: idOf(busy), name: 'busy', requests: 12, refused: 0, wouldRefuse: 7 }],
+      affected: [
+        {
+          ...{ id: idOf(busy), name: 'busy', requests: 12, refused: 0, wouldRefuse: 7 },
+          ban: { bannedUntil, banReason: 'scraping', bans: 0 },
+        },
+      ],
     });
     expect(await plansOf(stack)).toMatchObject({ free: { minute: 60, day: 1_000 } });
     expect(await historyOf(stack)).toEqual([]);

@@ -224,7 +224,12 @@ export type CallerAnswer = z.infer<typeof CallerAnswer>;
 export const TrialAnswer = z.object({
   keys: count,
   requests: count,
-  affected: listOf(z.object({ id: z.string(), name: z.string(), requests: count, refused: count, wouldRefuse: count })),
+  affected: listOf(
+    z.object({
+      ...{ id: z.string(), name: z.string(), requests: count, refused: count, wouldRefuse: count },
+      ban: BanView.optional(),
+    }),
+  ),
   next: nextCursor,
 });
 export type TrialAnswer = z.infer<typeof TrialAnswer>;

@@ -31,7 +31,7 @@ import {
 } from '../../stores/plans.ts';
 import { writeCursor } from '../../stores/storage.ts';
 import { HistoryAnswer, Plans, PlanView, TrialAnswer } from './answers.ts';
-import { sumsOf } from './key-view.ts';
+import { banOf, isBanned, sumsOf } from './key-view.ts';
 import { planName } from './keys.ts';
 import { type About, type AdminCall, type AdminDependencies, operation, refuseEmpty, who } from './operation.ts';
 import { after, cursorIn, limitValue, planNumber, refusingProto, wholeNumber } from './values.ts';
@@ -239,13 +239,17 @@ export const tryPlan = operation(
   { needs: 'viewer', query: z.object({ after }), target: findLimits, body: Trial, answer: TrialAnswer },
   async ({ deps, query: { after }, target: plan, given }) => {
     if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no limits to try.');
-    const { minute, day } = deps.planCache.table[plan];
+    const { table } = deps.planCache;
+    const { minute, day } = table[plan];
     const limits = { minute: given.minute ?? minute, day: given.day ?? day };
-    const now = Math.floor((await deps.keys.now()) / MINUTE);
+    const now = await deps.keys.now();
     const { keys, next } = await deps.keys.walk({ after: cursorIn(after), limit: KEYS_PER_CALL });
     const tried = keys
       .filter(({ record, isRevoked }) => record.plan === plan && !isRevoked)
-      .map((entry) => tryOn(entry, limits, now))
+      .map((entry) => ({
+        ...tryOn(entry, limits, Math.floor(now / MINUTE)),
+        ban: isBanned(entry, table, now) ? banOf(entry, table, now) : undefined,
+      }))
       .filter(({ requests }) => requests > 0);
     const requests = tried.reduce((total, one) => total + one.requests, 0);
     const affected = tried.filter(({ wouldRefuse }) => wouldRefuse > 0);

@@ -17,7 +17,7 @@ import { ApiError, callApi, type Polled, usePolled } from './api.ts';
 import { AuditCard, Changes, viaInWords } from './audit-log.ts';
 import { ask, askedOf, FieldFaults, type FieldSpec, notify, type Values, who } from './dialog.ts';
 import { rejectedInWords } from './health.ts';
-import { ActionButton, Card, type Column, html, Table, When } from './parts.ts';
+import { ActionButton, BanNote, Card, type Column, html, Table, When } from './parts.ts';
 import {
   counted,
   fieldInWords,
@@ -264,8 +264,8 @@ function trialInWords(trial: Trial | Error | undefined) {
       ${affected
         .slice(0, SHOWN)
         .map(
-          ({ id, name, requests, refused, wouldRefuse }) =>
-            html`<li key=${id} class="wordy"><b>${name}</b>: ${number(wouldRefuse)} of ${number(requests)}, instead of ${number(refused)}</li>`,
+          ({ id, name, requests, refused, wouldRefuse, ban }) =>
+            html`<li key=${id} class="wordy"><b>${name}</b>: ${number(wouldRefuse)} of ${number(requests)}, instead of ${number(refused)} <${BanNote} ban=${ban} /></li>`,
         )}
       ${affected.length > SHOWN && html`<li class="note">and ${counted(affected.length - SHOWN, 'more key', 'more keys')}</li>`}
     </ul>

@@ -12,6 +12,7 @@ import {
 import type { HistoryAnswer, TrialAnswer } from '../../api/answers.ts';
 import { readTrial } from '../../clients.ts';
 import type { Command } from '../command.ts';
+import { banNote } from '../key.ts';
 import {
   describeChanges,
   describeHistory,
@@ -236,6 +237,6 @@ function describe(plan: string, { keys, requests, affected }: TrialAnswer): stri
   const total = affected.reduce((sum, { wouldRefuse }) => sum + wouldRefuse, 0);
   const summary = `In the last hour, at least ${total} of ${requests} requests would have been refused, from at least ${affected.length} of ${keys} keys of ${plan}.`;
   if (affected.length === 0) return summary;
-  const rows = affected.map((key) => [key.id, key.requests, key.refused, key.wouldRefuse, key.name]);
-  return `${table(['id', 'requests', 'refused', 'would refuse', 'name'], rows)}\n\n${summary}`;
+  const rows = affected.map((key) => [key.id, key.requests, key.refused, key.wouldRefuse, key.name, banNote(key.ban)]);
+  return `${table(['id', 'requests', 'refused', 'would refuse', 'name', '?note'], rows)}\n\n${summary}`;
 }
