@@ -82,6 +82,8 @@ test('zsh completes commands, options and their values', async () => {
   expect(await offered('keys', 'create', '--name', '')).toEqual([]);
   expect(await offered('keys', 'show', '')).toEqual([id, 'acme zoo']);
   expect(await offered('requests', '--key', "'acme z")).toEqual(['acme zoo']);
+  await stack.admin('POST', `/keys/${id}/secrets`, { name: 'billing service' });
+  expect(await offered('keys', 'secrets', 'set', "'acme zoo'", 'b')).toEqual(['billing service']);
   expect(await offered('keys', 'rotate', '--grace', '')).toEqual([]);
   expect(await offered('keys', 'rotate', 'acme zoo', '')).toEqual(
     expect.arrayContaining([expect.stringMatching('^--grace:')]),

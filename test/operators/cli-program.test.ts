@@ -114,11 +114,14 @@ test('bash completes commands, options and their values', async () => {
   ]);
 });
 
-test('bash completes ids and names of keys if a gateway answers', async () => {
+test('bash completes ids and names of keys, secrets and tokens if a gateway answers', async () => {
   const stack = await startStack();
   const acme = idOf(await stack.issueKey({ name: 'acme zoo' }));
   const farm = idOf(await stack.issueKey({ name: 'acme farm' }));
   const whole = await stack.issueKey({ name: "o'neill" });
+  const [{ id: first }] = (await get<{ secrets: [{ id: string }] }>(stack, `/keys/${acme}`)).secrets;
+  await stack.admin('POST', `/keys/${acme}/secrets`, { name: 'billing service' });
+  const token = (await stack.admin('POST', '/tokens', { name: 'on call', role: 'viewer' })).json as { id: string };
   const script = await bashScript();
   const bin = join(ROOT, 'gateway/operators/cli/bin.js');
   const expectRows = (...rows: Row[]) =>
@@ -135,7 +138,11 @@ test('bash completes ids and names of keys if a gateway answers', async () => {
     ['keys  show  "acme f', ['acme farm']],
     [`bans  lift  --json  ${acme.slice(0, 3)}`, [acme]],
     ['keys  set  acme zoo  --plan  f', ['free']],
-    [`keys  secrets  revoke  ${acme}  `, expect.not.arrayContaining([farm])],
+    [`keys  secrets  revoke  ${acme}  b`, ['billing\\ service']],
+    ['keys  secrets  set  acme\\ zoo  ', expect.arrayContaining([first, 'billing\\ service'])],
+    [`keys  secrets  set  ${farm}  b`, []],
+    ['keys  secrets  list  acme\\ zoo  --js', ['--json']],
+    ['tokens  revoke  ', [token.id, 'on\\ call']],
     ['keys  show  --js', ['--json']],
     [`keys  show  ${whole}`, []],
   );

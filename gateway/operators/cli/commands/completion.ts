@@ -1,14 +1,15 @@
 import { Argument, type Option } from 'commander';
 import packageFile from '../../../../package.json' with { type: 'json' };
-import type { FoundAnswer } from '../../api/answers.ts';
+import type { FoundAnswer, KeyView, TokensAnswer } from '../../api/answers.ts';
 import { searchText } from '../../clients.ts';
 import type { Command } from '../command.ts';
+import { findKey } from '../key.ts';
 import type { Session } from '../session.ts';
 import { harmless } from '../text.ts';
 
 /**
- * Completion scripts for shells, generated from the commands. When Tab is pressed, they read the ids and names of keys
- * from the gateway; without a gateway, they complete everything else.
+ * Completion scripts for shells, generated from the commands. When Tab is pressed, they read the ids and names of keys,
+ * secrets and tokens from the gateway; without a gateway, they complete everything else.
  */
 
 const SHELLS = { bash, zsh } as const;
@@ -28,32 +29,52 @@ Examples; the first applies to this shell, the others to new ones:
   echo 'source <(ctl completion bash)' >> ~/.bashrc
   echo 'source <(ctl completion zsh)' >> ~/.zshrc        after compinit
 
-It completes ${PROGRAM_NAMES.join(' and ')}: install one of them with npm, or use npx. Ids and names of keys are read from the
-gateway that the shell's environment variables point to.`)
+It completes ${PROGRAM_NAMES.join(' and ')}: install one of them with npm, or use npx. Ids and names of keys,
+secrets and tokens are read from the gateway that the shell's environment variables point to.`)
     .action((shell: Shell) => session.write(SHELLS[shell](placesOf(program))));
 
   program
-    .command(COMPLETE_KEYS, { hidden: true })
+    .command(COMPLETE, { hidden: true })
+    .argument('<kind>', Object.keys(NAMED).join(', '))
     .argument('[beginning]', 'what has been typed', '')
-    .action(async (beginning: string) => {
+    .argument('[key]', 'the key that has the secret', '')
+    .action(async (kind: Kind, beginning: string, key: string) => {
       // The shell is blocked until this process ends.
       setTimeout(() => process.exit(), LONGEST_WAIT_MS).unref();
-      for (const word of await keysFrom(session, beginning)) session.write(`${word}\n`);
+      for (const word of await wordsFrom(session, kind, beginning, key)) session.write(`${word}\n`);
     });
 }
 
 /** Called by the scripts. */
-const COMPLETE_KEYS = 'complete-keys';
+const COMPLETE = 'complete';
 const LONGEST_WAIT_MS = 2_000;
 
-/** Finds ids and names of keys that begin with a text. If the text contains a secret, nothing is sent. */
-async function keysFrom(session: Session, beginning: string): Promise<ReadonlySet<string>> {
+interface Named {
+  readonly id: string;
+  readonly name: string;
+}
+
+/** Reads what the arguments of these names can stand for. */
+const NAMED = {
+  key: async (session: Session, text: string): Promise<Named[]> => {
+    // The search does not find short parts of an id, so the newest keys are read too.
+    const paths = ['/keys', ...(text === '' ? [] : [`/keys/find?text=${encodeURIComponent(text)}`])];
+    const pages = (await Promise.all(paths.map((path) => session.get(path)))) as Pick<FoundAnswer, 'keys'>[];
+    return pages.flatMap(({ keys }) => keys);
+  },
+  secret: async (session: Session, _text: string, key: string): Promise<readonly Named[]> => {
+    const { id } = await findKey(session, key);
+    return (await session.get<KeyView>(`/keys/${encodeURIComponent(id)}`)).secrets;
+  },
+  token: async (session: Session): Promise<readonly Named[]> => (await session.get<TokensAnswer>('/tokens')).tokens,
+};
+type Kind = keyof typeof NAMED;
+
+/** Finds ids and names that begin with a text. If the text contains a secret, nothing is sent. */
+async function wordsFrom(session: Session, kind: Kind, beginning: string, key: string): Promise<ReadonlySet<string>> {
   const { text, hadSecret } = searchText(beginning);
   if (hadSecret) return new Set();
-  // The search does not find short parts of an id, so the newest keys are read too.
-  const paths = ['/keys', ...(text === '' ? [] : [`/keys/find?text=${encodeURIComponent(text)}`])];
-  const pages = (await Promise.all(paths.map((path) => session.get(path)))) as Pick<FoundAnswer, 'keys'>[];
-  const words = pages.flatMap(({ keys }) => keys.flatMap(({ id, name }) => [id, name]));
+  const words = (await NAMED[kind](session, text, key)).flatMap(({ id, name }) => [id, name]);
   const begins = (word: string) => word.toLowerCase().startsWith(text.toLowerCase());
   return new Set(words.filter((word) => word !== '' && begins(word) && harmless(word) === word));
 }
@@ -68,13 +89,16 @@ interface Place {
   /** The words that lead to it, such as ` keys list`; empty after the program. */
   readonly path: string;
   readonly words: readonly Word[];
-  readonly takesKey: boolean;
+  /** What its first two arguments stand for; undefined for anything else. */
+  readonly kinds: readonly (Kind | undefined)[];
   /** Options that take a value: all their names, and their possible values. */
   readonly values: readonly {
     readonly flags: readonly string[];
     readonly choices: readonly string[] | 'file' | 'key' | 'any';
   }[];
 }
+
+const NAMED_KINDS = Object.keys(NAMED) as Kind[];
 
 /** The commands of a group that its --help lists, without `help` itself. */
 export const shownCommands = (group: Command): readonly Command[] => {
@@ -100,9 +124,9 @@ function placesOf(command: Command, path = '', global: readonly Option[] = []): 
       choices:
         option.argChoices ?? (['file', 'key'] as const).find((kind) => option.flags.includes(`<${kind}>`)) ?? 'any',
     }));
-  const takesKey = command.registeredArguments[0]?.name() === 'key';
+  const kinds = [0, 1].map((at) => NAMED_KINDS.find((kind) => command.registeredArguments[at]?.name() === kind));
   return [
-    { path, words, takesKey, values },
+    { path, words, kinds, values },
     ...shownCommands(command).flatMap((one) => placesOf(one, `${path} ${one.name()}`, [...global, ...command.options])),
   ];
 }
@@ -110,12 +134,13 @@ function placesOf(command: Command, path = '', global: readonly Option[] = []): 
 /** https://www.gnu.org/software/bash/manual/html_node/Programmable-Completion.html */
 function bash(places: readonly Place[]): string {
   return `# Completion for bash, printed by \`ctl completion bash\`.
-_animal_store_keys() {
-  local typed=\${word//\\\\/} found
+_animal_store_named() {
+  local typed=\${word//\\\\/} key=\${2//\\\\/} found
+  key=\${key#[\\"\\']}
   while IFS= read -r found; do
     [[ $word == [\\"\\']* ]] || printf -v found %q "$found"
     COMPREPLY+=("$found")
-  done < <("\${COMP_WORDS[0]}" ${COMPLETE_KEYS} -- "\${typed#[\\"\\']}" 2>/dev/null)
+  done < <("\${COMP_WORDS[0]}" ${COMPLETE} -- "$1" "\${typed#[\\"\\']}" "\${key%[\\"\\']}" 2>/dev/null </dev/null)
   [[ \${#COMPREPLY[@]} != 0 ]]
 }
 _animal_store_ctl() {
@@ -136,10 +161,10 @@ complete -F _animal_store_ctl ${PROGRAM_NAMES.join(' ')}
 function zsh(places: readonly Place[]): string {
   return `#compdef ${PROGRAM_NAMES.join(' ')}
 # Completion for zsh, printed by \`ctl completion zsh\`.
-_animal_store_keys() {
-  local -a keys
-  keys=("\${(@f)$(\${words[1]} ${COMPLETE_KEYS} -- "\${\${(Q)words[CURRENT]}#[\\"\\']}" 2>/dev/null)}")
-  [[ -n $keys ]] && compadd -- $keys
+_animal_store_named() {
+  local -a found
+  found=("\${(@f)$(\${words[1]} ${COMPLETE} -- "$1" "\${\${(Q)words[CURRENT]}#[\\"\\']}" "\${(Q)2}" 2>/dev/null </dev/null)}")
+  [[ -n $found ]] && compadd -- $found
 }
 _animal_store_ctl() {
   local -a found
@@ -177,9 +202,14 @@ interface Syntax {
 /** Finds the place of the cursor and completes what is valid there: after an option with a value, only that value. */
 function search(places: readonly Place[], { line, current, first, offer, file }: Syntax): string {
   const patternOf = (words: readonly string[]) => words.map(quoted).join(' | ');
+  const named = (at: 0 | 1, key: string) =>
+    NAMED_KINDS.map((kind) => {
+      const paths = places.flatMap(({ path, kinds }) => (kinds[at] === kind ? path : []));
+      return paths.length === 0 ? '' : `      ${patternOf(paths)}) _animal_store_named ${kind} ${key} && return ;;\n`;
+    }).join('');
   const values = places.flatMap(({ path, values }) =>
     values.map(({ flags, choices }) => {
-      const ofKind = { file, key: '_animal_store_keys', any: ':' };
+      const ofKind = { file, key: '_animal_store_named key', any: ':' };
       const action = typeof choices === 'string' ? ofKind[choices] : offer(choices.map((word) => ({ word, help: '' })));
       return `    ${patternOf(flags.map((flag) => `${path} ${flag}`))}) ${action}; return ;;`;
     }),
@@ -195,8 +225,10 @@ ${values.join('\n')}
   esac
   if [[ $word != -* && ($place == *" $before" || $before == -*) ]]; then
     case "$place" in
-      ${patternOf(places.flatMap(({ path, takesKey }) => (takesKey ? path : [])))}) _animal_store_keys && return ;;
-    esac
+${named(0, "''")}    esac
+  elif [[ $word != -* && $before != -* && $place == *" \${${line}[${current} - 2]}" ]]; then
+    case "$place" in
+${named(1, '"$before"')}    esac
   fi
   case "$place" in
 ${places.map(({ path, words }) => `    ${quoted(path)}) ${offer(words)} ;;`).join('\n')}
