@@ -3,7 +3,8 @@ import { expect, test } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
 import { openBrowser } from '../support/browser.ts';
-import { isShown, logIn, openConsole, question, visit, visitConsole } from '../support/console.ts';
+import { isShown, logIn, openConsole, question, takeKey, visit, visitConsole } from '../support/console.ts';
+import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
 const browser = await openBrowser();
@@ -93,6 +94,22 @@ test('an operator may change everything except access', async () => {
   const why = 'This needs the role Admin. Your token has the role Operator.';
   expect(refused).toEqual([`Access: Create token: ${why}`, `Access: Revoke: ${why}`]);
   expect(usable).toEqual(expect.arrayContaining(['Issue a key', 'Edit', 'Revoke', 'Roll back']));
+});
+
+test("a new key stays on the screen until it is copied, even if the operator's own token is revoked meanwhile", async () => {
+  const { json } = await stack.admin('POST', '/tokens', { name: 'dora', role: 'operator' });
+  const { id, token } = json as { id: string; token: string };
+  const { page } = await visitConsole(browser, stack, '/console/keys');
+  await logIn(page, token);
+  await page.getByRole('button', { name: 'Issue a key' }).click();
+  await question(page).getByLabel('Name').fill('of dora');
+  await question(page).getByRole('button', { name: 'Issue' }).click();
+  await question(page).getByLabel('API key').waitFor();
+  await stack.admin('DELETE', `/tokens/${id}`);
+  await page.getByText('The token is no longer accepted.').waitFor();
+  const issued = await takeKey(page);
+  expect((await send(`${stack.gateway}/v1/pets`, { key: issued })).status).toBe(200);
+  await page.getByLabel('Admin token').waitFor();
 });
 
 test('an admin and the shared token may use every button', async () => {

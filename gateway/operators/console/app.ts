@@ -5,7 +5,7 @@ import { isZoneUnknown, searchText } from '../clients.ts';
 import { AccessPage, LogIn } from './access.ts';
 import { bodyOf, forgetCaller, keptToken, type Trouble, trouble, usePolled } from './api.ts';
 import { AuditLogPage } from './audit-log.ts';
-import { clearMessage, closeDialog } from './dialog.ts';
+import { clearMessage, endDialog } from './dialog.ts';
 import { HealthPage } from './health.ts';
 import { KeyPage } from './key.ts';
 import { BansPage, KeysPage, UsagePage } from './keys.ts';
@@ -40,7 +40,7 @@ function App() {
 
   function logOut(reason: string) {
     forgetCaller();
-    closeDialog();
+    endDialog();
     clearMessage();
     setWhy(reason);
     setLoggedIn(false);

@@ -27,16 +27,24 @@ interface Question {
 
 const place = document.body.appendChild(document.createElement('div'));
 let asked = 0;
+let isShownOnce = false;
 
 /** Opens a dialog in place of the current one. After logout nothing is shown. */
 export function ask(question: Question): void {
   if (keptToken() === null) return;
   const number = ++asked;
+  isShownOnce = question.mayClose !== undefined;
   const close = () => number === asked && closeDialog();
   render(html`<${Dialog} key=${number} question=${question} onClose=${close} />`, place);
 }
 
-export const closeDialog = (): void => render(null, place);
+function closeDialog(): void {
+  isShownOnce = false;
+  render(null, place);
+}
+
+/** Closes the dialog, unless it shows a secret: a refused token must not lose what is shown only once. */
+export const endDialog = (): void => (isShownOnce ? undefined : closeDialog());
 
 const NO_FAULTS: { faults: Values; rest: string } = { faults: {}, rest: '' };
 
