@@ -26,7 +26,7 @@ async function main(breaks: readonly Break[]): Promise<void> {
     const files = spawnSync('git', ['ls-files', '-z'], { cwd: ROOT, encoding: 'utf8' })
       .stdout.split('\0')
       .filter(Boolean);
-    for (const file of files) cpSync(join(ROOT, file), join(copy, file), { force: true });
+    for (const file of files) cpSync(join(ROOT, file), join(copy, file), { verbatimSymlinks: true });
     for (const modules of ['node_modules', 'test/node_modules']) symlinkSync(join(ROOT, modules), join(copy, modules));
     let found = 0;
     for (const [at, one] of breaks.entries()) {
