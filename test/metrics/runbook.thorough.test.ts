@@ -33,7 +33,7 @@ async function setUp() {
   return { stack, sre };
 }
 
-test('every alert has a page with its meaning, where to look, what to do and how to undo it', () => {
+test('every alert has a page that says what it means, where to look, what to do and how to undo that', () => {
   const titles = pages.map(titleOf);
   expect(titles.slice(0, ALERT_NAMES.length)).toEqual(ALERT_NAMES);
   expect(titles.length).toBeGreaterThan(ALERT_NAMES.length);
