@@ -29,7 +29,7 @@ const versionOf = async (stack: Stack) => (await stack.admin('GET', '/plans')).h
 const CONFLICT = { code: 'conflict', message: expect.any(String), status: 409 };
 
 describe.for(bothStacks(url))('with %s', ([, environment]) => {
-  test('of many changes based on the same version, exactly one is made; the others get a conflict and change nothing', async () => {
+  test('of many changes based on the same version, exactly one is made; the others get 409 and change nothing', async () => {
     const stack = await fresh(environment);
     const version = await versionOf(stack);
     const made = (at: number) => patch(stack, at % 2 === 0 ? 'free' : 'pro', { minute: 400 + at }, version);
@@ -42,7 +42,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
       free: { minute: winner % 2 === 0 ? 400 + winner : 60 },
       pro: { minute: winner % 2 === 0 ? 300 : 400 + winner },
     });
-    // A client repeats a change whose answer was lost.
+    // A client repeats a change because its answer was lost.
     expect((await made(winner)).status).toBe(200);
     expect(await historyOf(stack)).toHaveLength(1);
     expect((await patch(stack, 'pro', { minute: 301 }, await versionOf(stack))).status).toBe(200);
@@ -121,7 +121,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
 });
 
 /** Only one process can open the embedded database, so only Redis can be edited by hand while a gateway runs. */
-test('a rollback of a change that the sender did not see, or of overwritten fields, is refused', async () => {
+test('a rollback is refused if a later change exists or its fields were overwritten', async () => {
   const stack = await fresh();
   await patch(stack, 'free', { minute: 90 });
   const [seen] = await historyOf(stack);
@@ -201,7 +201,7 @@ test('the history of the embedded limiter survives a restart', async () => {
   expect(await historyOf(second)).toMatchObject([{ author: 'ada' }]);
 });
 
-test('all concurrent changes of plans take effect', async () => {
+test('all concurrent changes to plans take effect', async () => {
   const stack = await fresh();
   await Promise.all(
     (['free', 'pro', 'business'] as const).map((plan, at) =>
@@ -245,7 +245,7 @@ test('an exported plan table has no drift, in YAML and in JSON', () => {
   expect(driftOf(DEFAULT_PLANS, parsePlanFile(JSON.stringify(parsePlanFile(yaml))))).toEqual([]);
 });
 
-test('a plan file marks an absent number with null', () => {
+test('in a plan file, null marks an absent number', () => {
   const table = { ...DEFAULT_PLANS, free: { ...DEFAULT_PLANS.free, ban_after: 20 } };
   expect(driftOf(table, parsePlanFile(toYaml(DEFAULT_PLANS)))).toMatchObject([
     { field: 'free.ban_after', from: '20', to: undefined },
@@ -256,7 +256,7 @@ test('a plan file marks an absent number with null', () => {
   ]);
 });
 
-test('drift is every difference from the file, including values left at their default', () => {
+test('drift covers every difference from the file, including values left at their default', () => {
   const file = parsePlanFile('free: { minute: 61, mode: enforce }\npro:\n  mode: shadow # to be seen\n');
   expect(driftOf(DEFAULT_PLANS, file)).toMatchObject([
     { field: 'free.minute', from: '60', to: '61' },
