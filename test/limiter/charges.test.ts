@@ -103,7 +103,7 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
     let resetAt = 0;
     let repliedAt = -1;
     let isKnown = true;
-    /** For each token taken, the time of the levels that admitted its request. */
+    /** For each token taken, the time of the levels on which its request was admitted. */
     const taken: number[] = [];
     const underWay: { debt: Debt; answer: Promise<Charged | undefined> }[] = [];
     async function act(step: (typeof history)[number]) {
@@ -217,7 +217,7 @@ test('a reply to a charge still provides the bucket levels if it arrives after t
   expect(tokensIn((charged as { decision: Decision }).decision)).toEqual([6, 96]);
 });
 
-test('a charge without a reply is counted and not repeated, and one that did not run is sent again', async () => {
+test('a charge without a reply is counted and not repeated, and one that was not executed is sent again', async () => {
   const clients = newClients();
   const key = await under.createKey();
   clients.note(key, await under.limiter.decide(key));
@@ -239,7 +239,7 @@ test('a charge without a reply is counted and not repeated, and one that did not
   expect(debts.counted()[0]?.values).toContainEqual({ labels: { fate: 'unknown' }, value: 3 });
 });
 
-test("lowering a key's limit reduces its debt, so that its clients wait two minutes at most", async () => {
+test("lowering a key's limit reduces its debt, so its clients wait at most two minutes", async () => {
   const key = await under.createKey({ minute: 1_000, day: 100_000 });
   await charge(key.id, 1_995);
   expect(tokensIn(await under.limiter.decide(key))).toEqual([-995, 98_005]);

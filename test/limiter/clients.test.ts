@@ -98,7 +98,7 @@ test('a local refusal gets a place in line and is not a strike', async () => {
   expect((await redis.keys.get(key.id))?.refusals.strikesUntil).toBe(0);
 });
 
-test("in shadow mode, an operator's ban is in force locally, and a ban by a decision is not", async () => {
+test("in shadow mode, an operator's ban is in force locally, but a ban by a decision is not", async () => {
   redis.setPlan('business', { minute: 2, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 600, mode: 'enforce' });
   const { decideInRedis, decideHere } = knownKeys();
   const both = [await redis.createKey({ plan: 'business' }), await redis.createKey({ plan: 'business' })] as const;
@@ -216,7 +216,7 @@ test('if two processes have data of a key, the newer data is used', async () => 
   expect(redis.now).toBeGreaterThan(BEGIN);
 });
 
-test('data of another process from before a change of a key is ignored after the change', async () => {
+test('after a change of a key, older data from another process is ignored', async () => {
   const [worker, machine] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
   await worker.decideInRedis(key);
@@ -230,7 +230,7 @@ test('data of another process from before a change of a key is ignored after the
   expect(machine.decideHere(key)).toBe('admitted');
 });
 
-/** A key that decisions have banned for 10 s. */
+/** Creates a key and makes decisions until it is banned, for 10 s. */
 async function bannedKey() {
   const { known, decideInRedis } = knownKeys();
   redis.setPlan('free', { minute: 6, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 10 });

@@ -106,7 +106,7 @@ describe('fleets whose workers respect Retry-After', () => {
     expect((await runFleet(keyOf(60), BEGIN, { ...fleet, burst })).banned).toBe(0);
   });
 
-  test('wait for the refill of the day limit when it is used up', async () => {
+  test('wait until the day limit has refilled when it is used up', async () => {
     const emptyDay = () => keyOf(60, EMPTY, 1_000);
     const { retryAfters } = await runFleet(emptyDay(), BEGIN, { ...STEADY, workers: 10, minutes: 1 });
     expect(retryAfters).toEqual(Array.from({ length: 10 }, (_, at) => Math.ceil((at + 1) * 86.4)));

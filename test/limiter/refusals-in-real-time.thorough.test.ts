@@ -11,7 +11,7 @@ import { startStack } from '../support/stack.ts';
 const { url: redisUrl } = await emptyDatabase();
 const A_MINUTE = 600;
 const RUN_MS = 60_000;
-/** Fewer strikes than the default of 3,000, so that clients on a busy machine also reach them. */
+/** Fewer strikes than the default of 3,000, so that clients can reach them even on a busy machine. */
 const HELD = 1_000;
 const GRACE_S = 30;
 
@@ -37,7 +37,7 @@ function bannedAt(refusals: readonly number[]): number {
   return Infinity;
 }
 
-// Started outside the tests, because the stacks of a concurrent test would be stopped at its end.
+// Started outside the tests, because a stack that a concurrent test starts is stopped when that test ends.
 const [embedded, shared, keyless] = await Promise.all([
   startStack(),
   startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' }),
@@ -102,7 +102,7 @@ test.concurrent.for([
     expect(count(ofPolite, 200)).toBeLessThanOrEqual(2 * A_MINUTE);
     expect(count(ofSteady, 200) / most).toBeGreaterThan(0.983);
     expect(end - first).toBeGreaterThanOrEqual(GRACE_S);
-    // On a busy machine, refusals are sent up to seconds after their decision.
+    // On a busy machine, a refusal may be sent seconds after its decision.
     expect(Math.abs(end - expected)).toBeLessThan(3);
   },
 );

@@ -11,7 +11,7 @@ const START = Date.parse('2026-11-20T12:00:00Z');
 
 type Minutes = { readonly at: string; readonly admitted: number; readonly p50: number | null }[];
 
-/** Starts a stack with a clock that the test sets, and reads its minutes. */
+/** Starts a stack whose clock the test controls. */
 async function minutesOf() {
   vi.useFakeTimers({ toFake: ['Date'], now: START });
   onTestFinished(() => void vi.useRealTimers());

@@ -333,7 +333,7 @@ const findingOf = async (stack: Stack) =>
   (await get<DoctorAnswer>(stack, '/doctor')).findings.find(({ about }) => about === 'backup');
 
 test.for(bothStacks(url))(
-  'with %s the time of the last complete backup is exported, even by other gateways and after a restart',
+  'with %s, the time of the last complete backup is exported, even by other gateways and after a restart',
   async ([, environment]) => {
     const settings = { DATA_DIR: await temporaryFolder(), ...environment };
     const stack = await fresh(settings);

@@ -216,7 +216,7 @@ const standingOf = (answer: Answer) => [answer.status, answer.headers['x-ratelim
 
 const BAN_SECONDS = 300;
 
-/** A key with both buckets empty, requests in line, and the first ban of a series. */
+/** Issues a key and sends requests until both buckets are empty, requests are in line, and it has its first ban. */
 async function bannedKey(stack: Stack): Promise<string> {
   await stack.admin('PATCH', '/plans/free', { ban_after: 3, ban_grace_seconds: 0, ban_seconds: BAN_SECONDS });
   const key = await stack.issueKey({ name: 'stuck', minute: 4, day: 4 });

@@ -149,7 +149,7 @@ test.for([
   ['3\n', 2, ['active', 'active']],
   ['\n', 2, ['active', 'active']],
   ['\u0003', 2, ['active', 'active']],
-] as const)('on a terminal ctl asks which key is meant: %j', async ([typed, code, states]) => {
+] as const)('on a terminal, ctl asks which key is meant: %j', async ([typed, code, states]) => {
   const name = `double${Math.random()}`;
   const older = await issueId(stack, { name });
   // The newest key is listed first.

@@ -146,7 +146,7 @@ test('bash completes the ids and names of keys if a gateway responds', async () 
 
 const RED = '\u001b[31m';
 
-/** The command line on a terminal, which the program `script` provides. */
+/** Tests ctl on a terminal that the program `script` provides. */
 
 const onTerminal = ctlOnTerminal.bind(undefined, stack);
 

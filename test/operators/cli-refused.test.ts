@@ -59,7 +59,7 @@ test.for([
   expect((await everything()).map(({ text }) => text)).toEqual(before);
 });
 
-/** Tests how the command line reads and writes values. */
+/** Tests how ctl reads and prints values. */
 
 afterEach(() => vi.unstubAllEnvs());
 

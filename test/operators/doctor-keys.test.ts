@@ -47,7 +47,7 @@ test('a malformed network in the oldest of many keys is found, and each key is r
     ),
     expect.stringMatching(EVERY_KEY),
   ];
-  // On a busy machine the check may take longer than one call, so it is repeated.
+  // On a busy machine, the check may take longer than one call, so the call is repeated.
   const before = reads();
   await expect.poll(() => findingsOf(keys), { timeout: 20_000 }).toEqual(found);
   expect((reads() - before) % (3 * 5_200)).toBe(0);

@@ -108,7 +108,7 @@ test("the doctor's advice on plan values works, and its report stays small howev
   await expect.poll(() => badOf(stack)).toHaveLength(100);
 });
 
-test('the doctor reports that a ban_after of the former rule is ignored, and warns of a very high one', async () => {
+test('the doctor reports that a ban_after of the former rule is ignored, and warns about a very high value', async () => {
   const { redis, stack } = await setUp();
   await redis.hset('gateway:plans', {
     'free.ban_after': '20',
@@ -302,7 +302,7 @@ test('/readyz reports a single hanging core from an unanswered request until the
   expect(core.heads.filter((head) => !head.includes('/v1/pets'))).toEqual([]);
 });
 
-test('the first /readyz and the first state for the console wait only briefly for checks and name what hangs', async () => {
+test('the first answers of /readyz and /traffic wait only briefly for the checks, and name what hangs', async () => {
   const [redis, core] = [await ownRedis(), await hangingCore()];
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '5000', CORE_URL: core.url });
   core.hangs = true;
@@ -385,7 +385,7 @@ test('a core that expects another token, or whose API fails, is reported in the 
   const stack = await startStack({ CORE_URL: core.core, CORE_TOKEN: 'another-token-than-that' });
   const key = await stack.issueKey();
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(502);
-  // No operator is connected, so only the client's request has shown the fault.
+  // No operator is connected, so the fault is known only from the client's request.
   await polled(stack).toMatch(new RegExp(`^core ${core.core} rejects our token \\(fault since \\S+Z\\)\\.$`));
   await expectSameFinding(stack, `core ${core.core}`, 'fault', 'rejects our token');
   const broken = await faultyCore((socket, head) =>

@@ -218,7 +218,7 @@ test('a key deleted by hand is recorded once, and a backup restores it', async (
   expect(await viewOf(stack, id)).toMatchObject({ state: 'active' });
 });
 
-test('an entry typed into the list of keys that is not a key is removed without a revocation', async () => {
+test('an entry that was typed into the list of keys but is not a key is removed, not revoked', async () => {
   const stack = await fresh();
   await redis.zadd('gateway:keys', 1_795_132_800, 'ForeignKey01');
   watch(new RedisStorage(redis), { everyMs: 20, withoutDataMs: 100 });
@@ -226,7 +226,7 @@ test('an entry typed into the list of keys that is not a key is removed without 
   expect(await redis.zscore('gateway:keys', 'ForeignKey01')).toBeNull();
 });
 
-test('edits are detected in the plans that the plan cache has read, and only an edit causes another read', async () => {
+test('edits are detected in the plans that the plan cache has read, and the plans are read again only after an edit', async () => {
   await redis.flushdb();
   const connection = await connectedRedis(REDIS_URL);
   const storage = new RedisStorage(connection);

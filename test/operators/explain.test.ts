@@ -12,7 +12,7 @@ const { url, fresh } = await operatorsRedis();
 
 const explained = async (stack: Stack, id: string) => (await get<DecisionsAnswer>(stack, `/decisions/${id}`)).decisions;
 
-/** Only the day limit matters, so tokens do not refill during the test. */
+/** Only the day limit of 1 is reached. Its token does not refill during the test. */
 const tight = { plan: 'free', minute: 1_000, day: 1 };
 
 describe.for(bothStacks(url))('with %s', ([, environment]) => {

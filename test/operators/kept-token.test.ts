@@ -42,13 +42,13 @@ test('gateways that start at the same time agree on one token, and each requires
   }
 });
 
-/** The message about a file without a token. */
+/** The message about a file without a valid token. */
 const sentenceOn = (folder: string): string =>
   `${tokenFile(folder)} does not contain a token of at least 16 characters without spaces. ` +
   'Remove the file and restart the gateway, which creates a new one, or set ADMIN_TOKEN.';
 
 test.for([
-  ['nothing', ''],
+  ['no text', ''],
   ['a blank line', '\n'],
   ['one character', 'x'],
   ['15 characters', 'x'.repeat(15)],

@@ -106,7 +106,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     for (const key of [busy, own, pro, revoked]) for (let sent = 0; sent < 12; sent++) await ask(stack, key);
     for (let sent = 0; sent < 2; sent++) await ask(stack, calm);
     await stack.admin('DELETE', `/keys/${idOf(revoked)}`);
-    // A day limit hardly refills in an hour, so the duration of this test does not matter.
+    // A day limit hardly refills within the hour of a trial, so the duration of this test does not matter.
     expect((await stack.admin('POST', '/plans/free/try', { day: 5 })).json).toEqual({
       keys: 3,
       requests: 26,
@@ -121,7 +121,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
 });
 
 /** Only one process can open the embedded database, so only Redis can be edited by hand while a gateway runs. */
-test('a rollback is refused if a later change exists or its fields were overwritten', async () => {
+test('a rollback is refused if there is a later change, or if the fields were overwritten', async () => {
   const stack = await fresh();
   await patch(stack, 'free', { minute: 90 });
   const [seen] = await historyOf(stack);
@@ -192,7 +192,7 @@ test('the history in Redis keeps the last thousand changes', async () => {
   expect((await historyOf(stack, '?limit=1000')).length).toBe(1_000);
 });
 
-test('the history of the embedded limiter survives a restart', async () => {
+test('the plan history of an embedded gateway survives a restart', async () => {
   const DATA_DIR = await temporaryFolder();
   const first = await startStack({ DATA_DIR });
   await patch(first, 'free', { minute: 91, author: 'ada' });

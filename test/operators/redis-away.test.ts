@@ -25,7 +25,7 @@ const { url, redis, fresh } = await operatorsRedis();
 
 const UNAVAILABLE = { code: 'unavailable', message: expect.any(String), status: 503 };
 
-test('without Redis the admin listener answers 503 with the reason, and no digest is logged', async () => {
+test('without Redis, the admin listener answers 503 with the reason, and no digest is logged', async () => {
   const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
   const reason = async () => (await get<{ message: string }>(stack, '/keys')).message;
@@ -189,7 +189,7 @@ test('a restored key gets 503 until a replica has it, even when the restore is r
   await expect.poll(async () => (await restored()).json).toMatchObject({ restored: 0, present: 1 });
 });
 
-test('a reset that no replica has gets 503 with a note that it was made, and can be repeated safely', async () => {
+test('a reset that no replica has gets 503 with a note that it was made, and is safe to repeat', async () => {
   const { replica, stack } = await setUp();
   const id = await issueId(stack);
   await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 600 });

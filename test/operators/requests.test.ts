@@ -243,7 +243,7 @@ async function findingsOn({ admin }: Workers) {
   return [traffic.health, doctor.findings.find(({ about }) => about.startsWith('gateway'))];
 }
 
-describe('with two gateways of two workers', async () => {
+describe('with two gateways of two workers each', async () => {
   const { url, redis } = await emptyDatabase();
   const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
 
@@ -252,7 +252,7 @@ describe('with two gateways of two workers', async () => {
     await eventually(() => missingAt(there)).toEqual([]);
     const pid = here.pids()[1] as number;
     process.kill(pid, 'SIGSTOP');
-    // On a busy machine a whole gateway may take too long to answer.
+    // On a busy machine, a whole gateway may take too long to answer.
     await eventually(() => Promise.all([here, there].map(missingAt))).toEqual([
       ['worker 2'],
       [`${hostname()}:${here.child.pid} worker 2`],

@@ -230,7 +230,7 @@ test('a repeated key in a file is rejected, and with --strict nothing is restore
   for (const one of [id, other]) await shared.admin('DELETE', `/keys/${one}`);
 });
 
-test('an endless line of a backup uses no memory', async () => {
+test('an endless line in a backup does not use up memory', async () => {
   const chunk = Buffer.alloc(65_536, 'x');
   let most = 0;
   async function* endless() {
@@ -255,7 +255,7 @@ const DAY_MS = 86_400_000;
 const pageOf = (stack: Stack) => get<{ at: string; keys: unknown[] }>(stack, '/backup');
 const restore = async (stack: Stack, page: unknown, query = '') => await stack.admin('POST', `/restore${query}`, page);
 const daysAgo = (days: number) => new Date(Date.now() - days * DAY_MS).toISOString();
-/** The same backup as if it had been made at that time. */
+/** The same backup, as if it had been made at this time. */
 const asOf = (file: string, at: string) => file.replace(/"at":"[^"]*"/, `"at":"${at}"`);
 
 /** Makes Redis look as it does 37 days after a key was revoked. */

@@ -132,7 +132,7 @@ test('a token written into Redis by hand without its digest grants nothing', asy
   expect((await stack.admin('GET', '/tokens')).json).toEqual({ tokens: [] });
 });
 
-test('while Redis is down a recently used token can still read, and others get 503', async () => {
+test('while Redis is down, a recently used token can still read, and others get 503', async () => {
   const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url });
   const [used, unused] = [await tokenFor(stack, 'viewer'), await tokenFor(stack, 'viewer')];

@@ -43,7 +43,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect((await stack.admin('GET', `/keys/${idOf(first)}`)).text).not.toContain(key.slice(16, 48));
   });
 
-  test('the first secret is as old as its key, even if it was renamed or replaced', async () => {
+  test('the first secret is as old as its key, even if it has been renamed or replaced', async () => {
     const first = await stack.issueKey();
     const { createdAt } = await viewOf(stack, idOf(first));
     const [{ id = '' } = {}] = await secretsOf(stack, first);

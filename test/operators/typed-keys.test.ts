@@ -138,7 +138,7 @@ test.concurrent.for(SPOILT)(
   },
 );
 
-test('a damaged secret can be fixed by setting its unreadable fields, and revoked', async () => {
+test('a damaged secret can be fixed by setting its unreadable fields, or revoked', async () => {
   const { id, second } = await spoilt((good) => good.replace(/ \S+/, ' soon'));
   const secret = (await viewOf(stack, id)).secrets.find(({ name }) => name === 'second');
   const path = `/keys/${id}/secrets/${secret?.id}`;
@@ -306,7 +306,7 @@ test.for(['Infinity', '-5', '1e3', '0x10', '1234567890123456'])(
   },
 );
 
-test('a ban until an impossible time is ignored', async () => {
+test('a ban with an impossible end is ignored', async () => {
   const { key, id } = await issue();
   await redis.hset(hashOf(id), 'banned_until', '9999999999999999');
   const { status, headers } = await ask(stack, key);

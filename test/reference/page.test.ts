@@ -109,7 +109,7 @@ test('a client that accepts gzip gets the reference compressed', async () => {
 const versionedIn = (page: string): string[] =>
   [...page.matchAll(/(?:href|src)="([^"]+\?v=[^"]+)"/g)].map(([, name = '']) => name);
 
-test('a first visit to the reference takes few requests, and a reload takes one', async () => {
+test('a first visit to the reference needs few requests, and a reload needs one', async () => {
   const { text, headers } = await send(`${gateway}/docs/`);
   expect(headers['cache-control']).toBe('no-cache');
   const named = versionedIn(text);
@@ -195,7 +195,7 @@ test('the reference shows the plan limits in force and follows their changes', a
     .poll(async () => rowOf(await page(), 'Free'))
     .toContain('<td>30</td><td>864</td><td>150</td><td>5 minutes</td>');
   const changed = await page();
-  // 60 s / 30 and 86,400 s / 864.
+  // One token takes 60 s / 30 or 86,400 s / 864 to refill.
   expect(changed).toContain('<code>Retry-After: 2</code>');
   expect(changed).toContain('<code>Retry-After: 100</code>');
   expect((await send(`${stack.gateway}/docs/`, { headers: { 'if-none-match': etag } })).status).toBe(200);
@@ -215,7 +215,7 @@ test('the text on the 80 % signal says which header shows the day limit when the
   expect(said).toContain('<code>X-RateLimit-Remaining</code> shows the minute limit while that has fewer');
 });
 
-test('the figures of the line, the ban and the 80 % signal have correct text alternatives', async () => {
+test('the figures about the line, the ban and the 80 % signal have correct text alternatives', async () => {
   const { text } = await send(`${gateway}/docs/`);
   const alternatives = [...text.matchAll(/<svg [^>]*role="img" aria-labelledby="([^"]+)">\s*<desc id="\1">([^<]+)</g)];
   const [day = '', line = '', ban = ''] = alternatives.map(([, , alternative]) => alternative);

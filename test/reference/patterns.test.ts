@@ -7,7 +7,7 @@ import { pathOf } from '../support/install.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** Clients are generated for many languages, and all must interpret the description's patterns alike. */
+/** Clients are generated for many languages, and all must interpret the description's patterns in the same way. */
 
 const patterns = [...new Set(patternsOf(JSON.parse(description)))];
 
@@ -76,7 +76,7 @@ const asCodePoints = [patterns, SAMPLES].map((texts) => texts.map(codePoints).jo
 
 const folder = await temporaryFolder();
 
-test('JavaScript interprets every pattern alike with and without the u flag', () => {
+test('JavaScript interprets every pattern in the same way with and without the u flag', () => {
   expect(patterns.length).toBeGreaterThan(5);
   expect(inJavaScript('')).toEqual(expected);
 });

@@ -238,8 +238,8 @@ export class Judge implements Observer {
 
   /**
    * The time until a client that sends at `times` times its limit is banned. It empties the bucket and then collects
-   * strikes at `times - 9` times the limit; then the grace period passes. The ban may be early or late by the time of
-   * one strike and two seconds.
+   * strikes at `times - 9` times the limit; then the grace period passes. The ban may be early or late by
+   * the time of one strike plus two seconds.
    */
   #hammerMs(times: number): { expected: number; tolerance: number } {
     const expected = 60_000 / (times - 1) + (5 * 60_000) / (times - 9) + 30_000;

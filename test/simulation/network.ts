@@ -36,7 +36,7 @@ export class Link {
     return !this.isCut && this.loss === 0 && this.server.state === 'well' && 2 * this.delayMs <= timeoutMs;
   }
 
-  /** Random numbers that depend only on the time, so that the network behaves alike if a plan has fewer steps. */
+  /** Random numbers that depend only on the time, so the network behaves the same if a plan has fewer steps. */
   draw(): Random {
     this.#drawn = this.#drawnAt === this.time.now ? this.#drawn + 1 : 0;
     this.#drawnAt = this.time.now;

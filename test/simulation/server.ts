@@ -11,7 +11,7 @@ export interface DecideCall {
     readonly id: string;
     readonly digest: string;
     readonly count: number;
-    /** For a charge: the tokens of local admissions, and how many of them the minute bucket pays. */
+    /** For a charge: the tokens of local admissions, and how many of them are taken from the minute bucket. */
     readonly charge?: { readonly taken: number; readonly due: number };
   }[];
   readonly verdicts: readonly string[];

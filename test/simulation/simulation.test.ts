@@ -24,7 +24,7 @@ test('a seed always produces the same history', async () => {
   expect((await other!()).digest).not.toBe(digest);
 });
 
-describe('the quick seeds detect the break', () => {
+describe('the quick seeds detect the deliberate break', () => {
   test.for(Object.keys(BREAKS))('%s', async (name) => {
     expect(await firstSeedWith(name, redis)).toBeDefined();
   });

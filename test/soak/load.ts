@@ -7,7 +7,7 @@ import { type Answer, post, send } from '../support/http.ts';
 import { type Disturbance, LOG_LAG_MS, type SoakRecord } from './record.ts';
 import { CORE_TIMEOUT_MS, type Stage } from './stage.ts';
 
-/** A kind of client: what it sends, and which answers it may get, also while something fails. */
+/** A kind of client: what it sends, and which answers it may get, normally and while a part fails. */
 interface Kind {
   readonly name: string;
   readonly clients: number;

@@ -61,7 +61,7 @@ export async function setStage(record: SoakRecord) {
           ADMIN_PORT: String(adminPorts[at]),
           ADMIN_TOKEN,
           REDIS_URL: redisUrl,
-          // Seven processes share the machine, so Redis must not count as down when a process gets no CPU for 50 ms.
+          // Seven processes share the machine, so Redis must not count as down if a process gets no CPU for a moment.
           REDIS_TIMEOUT_MS: '200',
           CORE_URL: coreUrls.join(','),
           CORE_TIMEOUT_MS: String(CORE_TIMEOUT_MS),

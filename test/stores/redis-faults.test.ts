@@ -18,7 +18,7 @@ async function setUp(timeoutMs = 300) {
   return { server, redis, proxy, storage: await storageAt(proxy.url, {}, timeoutMs) };
 }
 
-test('the outcome of a change without a reply for 4 s is reported as unknown, and a change that arrives later is not made', async () => {
+test('a change without a reply for 4 s is reported as unknown, and is not made if it arrives later', async () => {
   const { server, proxy, redis, storage } = await setUp();
   const id = idOfKey(1);
   await storage.change(issuing(id));
@@ -56,7 +56,7 @@ test('a change is neither sent nor made if Redis does not return its time', asyn
   expect(await redis.exists(`gateway:key:{${idOfKey(1)}}`)).toBe(0);
 });
 
-test('a retried change that failed is never made, however late its first call arrives', async () => {
+test('if the retry of a change fails, the change is never made, however late its first call arrives', async () => {
   const { redis } = await setUp();
   const script = readFileSync(join(ROOT, 'gateway/stores/redis/change.lua'), 'utf8');
   const key = `gateway:key:{${idOfKey(1)}}`;
