@@ -20,7 +20,7 @@ test('each refused request of an address gets its place in line, at most fifteen
   const reported = Array.from({ length: 1_000 }, () => retryAfterSeconds(addresses.consume(ADDRESS)));
   expect(reported).toEqual(reported.map((_, at) => Math.min(at + 1, 900)));
   expect(retryAfterSeconds(addresses.consume('192.0.2.8'))).toBeUndefined();
-  // Refilled tokens can be used at once, whatever the line.
+  // Refilled tokens can be used at once, however long the line is.
   clock.now += 2 * SECOND;
   const outcomes = Array.from({ length: 3 }, () => addresses.consume(ADDRESS).outcome);
   expect(outcomes).toEqual(['admitted', 'admitted', 'refused']);

@@ -5,11 +5,11 @@ import { redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 
-/** One call decides all requests of an event-loop turn, with the requests of each key together. */
+/** One call decides all requests of an event-loop turn, grouped by key. */
 
 const { url } = await emptyDatabase();
 
-test('concurrent requests of a key get verdicts in their order, even if several calls are needed', async () => {
+test('concurrent requests of a key are decided in order, even if several calls are needed', async () => {
   const under = await redisUnderTest(url);
   const credential = await under.createKey({ plan: 'enterprise', minute: 500, day: 1_000 });
   const decisions = await Promise.all(Array.from({ length: 600 }, () => under.limiter.decide(credential)));
@@ -19,7 +19,7 @@ test('concurrent requests of a key get verdicts in their order, even if several 
   expect(await under.keys.get(credential.id)).toMatchObject({ admitted: 500, refused: 100 });
 });
 
-test('a request with a restricted secret is charged once, although it is sent again with scope and address', async () => {
+test('a request with a restricted secret is charged once, although it is sent to Redis again with its scope and address', async () => {
   const under = await redisUnderTest(url);
   const digest = '1'.repeat(64);
   const { id } = await under.createKey({ secrets: [secretWith(digest, { scope: ['read'] })] });

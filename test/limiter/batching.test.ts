@@ -70,7 +70,7 @@ test('a banned client that keeps sending causes one script call a second', async
     .toMatchObject({ minute: 1, ban_after: 1, ban_grace_seconds: 0 });
   const key = await stack.issueKey();
   for (let sent = 0; sent < 3; sent++) await send(`${stack.gateway}/v1/pets`, { key });
-  // The ban is reported to other gateways once.
+  // The ban is reported to other gateways only once.
   await expect.poll(() => redis.xlen('gateway:bans')).toBe(1);
   await redis.config('RESETSTAT');
   const started = performance.now();

@@ -46,7 +46,7 @@ test('a charge needs no secret, takes tokens, counts as usage, and is not a stri
   expect(entry?.usage.minutes).toMatchObject([{ admitted: 0, refused: 0 }]);
 });
 
-test('no key is banned before the latest retry time that its clients received while Redis was away', async () => {
+test('no key is banned before the latest retry time that its clients received while Redis was down', async () => {
   under.setPlan('pro', { ban_after: 3, ban_grace_seconds: 0 });
   const key = await under.createKey({ plan: 'pro', minute: 6 });
   await charge(key.id, 6, 20, 0, under.now + 30 * SECOND);
@@ -59,14 +59,14 @@ test('no key is banned before the latest retry time that its clients received wh
   expect(await outcomes(20)).toEqual(new Set(['admitted', 'refused', 'banned']));
 });
 
-test('requests that only shadow mode admitted count as usage and take no token', async () => {
+test('requests that were admitted only because of shadow mode count as usage and take no token', async () => {
   const { id } = await under.createKey({ minute: 10, day: 100 });
   const charged = await charge(id, 1, 0, 5);
   expect(tokensIn((charged as { decision: Decision }).decision)).toEqual([9, 99]);
   expect(await under.keys.get(id)).toMatchObject({ admitted: 6, shadowed: 5, refused: 0 });
 });
 
-test('requests that were admitted on bucket levels from before a reset count as usage and take no token', async () => {
+test('requests that were admitted based on bucket levels from before a reset count as usage and take no token', async () => {
   const { id } = await under.createKey({ minute: 10, day: 100 });
   await charge(id, 4);
   const before = under.now;
@@ -79,7 +79,7 @@ test('requests that were admitted on bucket levels from before a reset count as 
   const left = [10, 100];
   expect(await tokensAfter({ admitted: 3, asOf: before })).toEqual([3, left]);
   expect(await tokensAfter({ admitted: 3, asOf: under.now })).toEqual([3, left]);
-  // The gateway has recorded that two of these were admitted before the reset.
+  // The gateway has recorded that two of these requests were admitted before the reset.
   expect(await tokensAfter({ admitted: 3, spared: 2, asOf: under.now + 1 })).toEqual([2, [9, 99]]);
   expect(await tokensAfter({ admitted: 2, spared: 2 })).toEqual([2, [9, 99]]);
   expect(await under.keys.get(id)).toMatchObject({ admitted: 4 + 3 + 3 + 3 + 2 });
@@ -90,7 +90,7 @@ const HISTORY = fc.array(
   fc.oneof(
     { weight: 3, arbitrary: fc.constant('ask Redis' as const) },
     { weight: 4, arbitrary: fc.constant('decide here' as const) },
-    { weight: 2, arbitrary: fc.constantFrom('send a charge' as const, 'take the answer' as const) },
+    { weight: 2, arbitrary: fc.constantFrom('send a charge' as const, 'receive the reply' as const) },
     { weight: 1, arbitrary: fc.constantFrom('reset here' as const, 'reset elsewhere' as const) },
   ),
   { maxLength: 40 },
@@ -103,7 +103,7 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
     let resetAt = 0;
     let repliedAt = -1;
     let isKnown = true;
-    /** For each token taken, the time of the levels that admitted its request. */
+    /** For each token taken, the time of the levels on which its request was admitted. */
     const taken: number[] = [];
     const underWay: { debt: Debt; answer: Promise<Charged | undefined> }[] = [];
     async function act(step: (typeof history)[number]) {
@@ -120,7 +120,7 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
         if (client === undefined || underWay.length > 0) return;
         underWay.push({ debt: { ...client.debt }, answer: chargeDebt(key.id, client.debt) });
         await underWay[0]?.answer;
-      } else if (step === 'take the answer') {
+      } else if (step === 'receive the reply') {
         const charge = underWay.shift();
         if (charge === undefined || client === undefined) return;
         const answer = await charge.answer;
@@ -136,7 +136,7 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
       }
     }
     for (const step of history) await act(step);
-    for (const step of ['take the answer', 'send a charge', 'take the answer'] as const) await act(step);
+    for (const step of ['receive the reply', 'send a charge', 'receive the reply'] as const) await act(step);
     expect(clients.debtors()).toEqual([]);
     const [, left] = tokensIn((await under.limiter.peek(key)) as Decision) as [number, number];
     const since = taken.filter((at) => at > resetAt).length;
@@ -150,7 +150,7 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
     'send a charge',
     'reset here',
     'ask Redis',
-    'take the answer',
+    'receive the reply',
     'decide here',
   ] as const;
   await fc.assert(property, { numRuns: thoroughly(2_000, 200), examples: [[[...lateAnswer]]] });
@@ -217,7 +217,7 @@ test('a reply to a charge still provides the bucket levels if it arrives after t
   expect(tokensIn((charged as { decision: Decision }).decision)).toEqual([6, 96]);
 });
 
-test('a charge without a reply is counted and not repeated, and one that did not run is sent again', async () => {
+test('a charge without a reply is counted and not repeated, and one that was not executed is sent again', async () => {
   const clients = newClients();
   const key = await under.createKey();
   clients.note(key, await under.limiter.decide(key));
@@ -239,7 +239,7 @@ test('a charge without a reply is counted and not repeated, and one that did not
   expect(debts.counted()[0]?.values).toContainEqual({ labels: { fate: 'unknown' }, value: 3 });
 });
 
-test("lowering a key's limit reduces its debt, so that its clients wait two minutes at most", async () => {
+test("lowering a key's limit reduces its debt, so its clients wait at most two minutes", async () => {
   const key = await under.createKey({ minute: 1_000, day: 100_000 });
   await charge(key.id, 1_995);
   expect(tokensIn(await under.limiter.decide(key))).toEqual([-995, 98_005]);

@@ -13,7 +13,7 @@ const { url } = await emptyDatabase();
 const redis = await redisUnderTest(url);
 const MINUTE = 60;
 
-/** @param ahead how far the clock of Redis has been set back since */
+/** @param ahead by how much the clock of Redis has been set back */
 function knownKeys(ahead = () => 0) {
   const monotonic = () => redis.now + ahead();
   const known = new Clients(() => redis.plans, monotonic);
@@ -65,7 +65,7 @@ test('local decisions accept no secret of a key that was deleted, disabled or ex
     redis.now += 1;
     expect(await decideInRedis(now)).toBe('unauthorized');
     expect([decideHere(now), decideHere(old)]).toEqual([undefined, undefined]);
-    // The same holds for another process of this gateway with older data of the key.
+    // Another process of this gateway, which has older data of the key, accepts no secret either.
     elsewhere.known.takeOver(now.id, known.known(now.id) as KnownKey, redis.now);
     expect(elsewhere.decideHere(old)).toBe(undefined);
   }
@@ -98,7 +98,7 @@ test('a local refusal gets a place in line and is not a strike', async () => {
   expect((await redis.keys.get(key.id))?.refusals.strikesUntil).toBe(0);
 });
 
-test("in shadow mode, an operator's ban is in force locally, and a ban by a decision is not", async () => {
+test("in shadow mode, an operator's ban is in force locally, but a ban by a decision is not", async () => {
   redis.setPlan('business', { minute: 2, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 600, mode: 'enforce' });
   const { decideInRedis, decideHere } = knownKeys();
   const both = [await redis.createKey({ plan: 'business' }), await redis.createKey({ plan: 'business' })] as const;
@@ -162,7 +162,7 @@ test('local admissions are subtracted from the levels of Redis until they are ch
   const key = await redis.createKey({ minute: MINUTE });
   await decideInRedis(key);
   for (let sent = 0; sent < 9; sent++) expect(decideHere(key)).toBe('admitted');
-  // Redis may already have charged this one.
+  // Redis may already have charged this admission.
   expect(known.decide(key, false)?.outcome).toBe('admitted');
   expect(known.debtors()).toMatchObject([{ id: key.id, debt: { admitted: 9, shadowed: 0, refused: 0 } }]);
   await decideInRedis(key);
@@ -216,7 +216,7 @@ test('if two processes have data of a key, the newer data is used', async () => 
   expect(redis.now).toBeGreaterThan(BEGIN);
 });
 
-test('data of another process from before a change of a key is ignored after the change', async () => {
+test('after a change of a key, older data from another process is ignored', async () => {
   const [worker, machine] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
   await worker.decideInRedis(key);
@@ -230,7 +230,7 @@ test('data of another process from before a change of a key is ignored after the
   expect(machine.decideHere(key)).toBe('admitted');
 });
 
-/** A key that decisions have banned for 10 s. */
+/** Creates a key and makes decisions until it is banned, for 10 s. */
 async function bannedKey() {
   const { known, decideInRedis } = knownKeys();
   redis.setPlan('free', { minute: 6, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 10 });
@@ -291,14 +291,14 @@ test('a cached ban is dropped once its plan is in shadow mode', async () => {
   expect(recall()).toBe(undefined);
 });
 
-test('the least recently used secret of a key is forgotten when there are more than a key can have', async () => {
+test('the least recently used secret of a key is forgotten when more secrets are known than a key can have', async () => {
   const { known, decideInRedis, decideHere } = knownKeys();
   const others = Array.from({ length: MAX_SECRETS - 1 }, () => createApiKey().credential.digest);
   const first = await redis.createKey({ secrets: others.map((digest) => secretWith(digest)) });
   const credentials = [first, ...others.map((digest) => credentialOf(first.id, digest))];
   for (const credential of credentials) await decideInRedis(credential);
   await decideInRedis(first);
-  // As if a secret was revoked and another one created.
+  // As if one secret had been revoked and another created.
   const verdict = known.verified(first)?.lastReply?.decision as Decision;
   known.note(credentialOf(first.id, createApiKey().credential.digest), verdict);
   expect(credentials.map((credential) => decideHere(credential) === undefined)).toEqual(
@@ -306,7 +306,7 @@ test('the least recently used secret of a key is forgotten when there are more t
   );
 });
 
-test('once every key may have changed, no local decision uses earlier data', async () => {
+test('when any key may have changed, no local decision uses earlier data', async () => {
   const { known, decideInRedis, decideHere } = knownKeys();
   const key = await redis.createKey();
   await decideInRedis(key);
@@ -345,7 +345,7 @@ test('after the clock of Redis was set back, a change still invalidates earlier 
   expect(decideHere(key)).toBe('admitted');
 });
 
-test('after the clock of Redis was set back, another process still takes over the next decision of Redis, even a ban', async () => {
+test('after the clock of Redis was set back, another process still takes over the next decision of Redis, including a ban', async () => {
   let ahead = 0;
   const [worker, machine] = [knownKeys(() => ahead), knownKeys(() => ahead)];
   const key = await redis.createKey();

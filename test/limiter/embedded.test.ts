@@ -11,12 +11,12 @@ import { BEGIN } from '../support/limiters.ts';
 import { secretWith } from '../support/secrets.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** A storage on disk, a limiter that uses it, and the calls that the limiter made. */
+/** Opens a storage on disk and a limiter that uses it, and records the calls that the limiter makes. */
 async function gateway() {
   const folder = await temporaryFolder();
   const time = { now: BEGIN };
   const asked: string[] = [];
-  /** Called before each call of the storage by the limiter, and after a key was read. */
+  /** Called before the limiter loads a key, after the key was read, and before the limiter saves states. */
   const faults = { load: async () => {}, loaded: async () => {}, save: async () => {} };
   const storage = new SqliteStorage(folder, {
     clock: () => time.now,
@@ -110,7 +110,7 @@ test('data that was read before a revocation but arrives after it is discarded, 
   expect(asked).toEqual(['load', 'load']);
 });
 
-test('a ban that cannot be stored is reported to no client and is in force once it is stored', async () => {
+test('a ban that cannot be stored is not reported to clients, and is in force once it is stored', async () => {
   const { limiter, faults, createKey } = await gateway();
   const key = await createKey();
   for (let sent = 0; sent < 7; sent++) await limiter.decide(key);

@@ -50,13 +50,13 @@ test(`with ${GATEWAYS} gateways on one Redis, each key gets exactly its allowanc
   expect(observed.length).toBeGreaterThan(2 * admitted);
 });
 
-test('the checker detects one request too many, and an allowance that was not used up', () => {
+test('the checker detects one request too many and an unused part of an allowance', () => {
   const request = (at: number, admitted: boolean) => ({ key: 'k', sentAt: at, answeredAt: at + 1, admitted });
   const allowance = { capacity: 2, windowMs: 1_000 };
   expect(judge([request(0, true), request(1, true), request(499, true)], allowance).violations).toEqual([]);
   expect(judge([request(0, true), request(1, true), request(498, true)], allowance).violations).toHaveLength(1);
   const late = [request(2_000, true), request(2_001, false), request(2_002, true)];
   expect(judge([request(0, true), request(1, true), ...late], allowance).usedShare).toBe(4 / 5);
-  // Without requests, no allowance is missed.
+  // Idle time does not count as unused allowance.
   expect(judge([request(0, true), request(1, true), request(9_000, true)], allowance).usedShare).toBe(1);
 });

@@ -5,7 +5,7 @@ import { bothLimiters } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 
-/** A malformed network that was written into a key by hand admits no address. */
+/** A malformed network that was written into a key by hand matches no address. */
 
 const { url } = await emptyDatabase();
 const MANY = '9'.repeat(20);

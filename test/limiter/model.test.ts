@@ -40,7 +40,7 @@ const toSecret = ([digest, { until, scope, networks }]: [string, ModelSecret]): 
     networks: (networks ?? []).map((network) => parseNetwork(network) as string),
   });
 
-/** A reply in the format of the model, which does not cover the restrictions of secrets. */
+/** Converts a reply to the format of the model, which does not cover restrictions of secrets. */
 function withoutBounds(reply: string): string {
   const read = readReply(reply);
   if (read === undefined) return reply;
@@ -171,7 +171,7 @@ const ALL_RULES = [
   'set back while banned by hand',
 ];
 
-test(`both limiters agree with the model on ${DECISIONS} decisions, and every rule is covered`, {
+test(`both limiters agree with the model on ${DECISIONS} decisions that cover every rule`, {
   timeout: 1_200_000,
 }, async () => {
   const met = new Set<string>();

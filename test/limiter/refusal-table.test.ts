@@ -20,7 +20,7 @@ const DIGEST = 'a'.repeat(64);
 const CREDENTIAL = credentialOf('', DIGEST);
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
-/** The bucket of an idle key would be full. */
+/** Empty buckets. Those of a new or idle key would be full. */
 const EMPTY: KeyState = { ...FRESH, asOf: BEGIN };
 
 function keyOf(minute: number, state = FRESH, day = 1_000_000_000): DecideAt {
@@ -54,7 +54,7 @@ const fleets = FLEETS.filter((_, at) => at % thoroughly(1, 7) === 0);
 
 describe('fleets whose workers respect Retry-After', () => {
   test.for(fleets)(
-    'are never banned and get the full rate: $workers workers on $limit a minute, with $habit',
+    'are never banned and get the full rate: $workers workers with a limit of $limit a minute, $habit',
     async ({ limit, workers, habit }) => {
       const minutes = 20;
       const fleet = { ...STEADY, workers, minutes, ...habit };
@@ -106,7 +106,7 @@ describe('fleets whose workers respect Retry-After', () => {
     expect((await runFleet(keyOf(60), BEGIN, { ...fleet, burst })).banned).toBe(0);
   });
 
-  test('wait for the refill of the day limit when it is used up', async () => {
+  test('wait until the day limit has refilled when it is used up', async () => {
     const emptyDay = () => keyOf(60, EMPTY, 1_000);
     const { retryAfters } = await runFleet(emptyDay(), BEGIN, { ...STEADY, workers: 10, minutes: 1 });
     expect(retryAfters).toEqual(Array.from({ length: 10 }, (_, at) => Math.ceil((at + 1) * 86.4)));
@@ -182,8 +182,8 @@ describe('a client that ignores Retry-After', () => {
     },
   );
 
-  // The bucket lasts 60/(n - 1) s. Then n - 1 of n requests are refused and eight strikes expire, so the strikes reach
-  // five times the minute limit after 5·60/(n - 9) s. The ban follows 30 s later.
+  // At n times the limit, the bucket lasts 60/(n - 1) s. From then on, n - 1 of n requests are refused while eight
+  // strikes expire, so the strikes reach five times the minute limit after 5·60/(n - 9) s. The ban follows 30 s later.
   test.for([10, 12, 20, 100, 1_000])(
     'is banned at the time that the rule predicts, at %d times the limit',
     async (times) => {

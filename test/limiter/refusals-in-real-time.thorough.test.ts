@@ -11,7 +11,7 @@ import { startStack } from '../support/stack.ts';
 const { url: redisUrl } = await emptyDatabase();
 const A_MINUTE = 600;
 const RUN_MS = 60_000;
-/** Fewer strikes than the default of 3,000, so that clients on a busy machine also reach them. */
+/** Fewer strikes than the default of 3,000, so that clients can reach them even on a busy machine. */
 const HELD = 1_000;
 const GRACE_S = 30;
 
@@ -37,7 +37,7 @@ function bannedAt(refusals: readonly number[]): number {
   return Infinity;
 }
 
-// Started outside the tests, because the stacks of a concurrent test would be stopped at its end.
+// Started outside the tests, because a stack that a concurrent test starts is stopped when that test ends.
 const [embedded, shared, keyless] = await Promise.all([
   startStack(),
   startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' }),
@@ -52,7 +52,7 @@ test.concurrent.for([
   ['the embedded limiter', embedded],
   ['Redis', shared],
 ] as const)(
-  'with %s, clients that respect Retry-After or send eight times the limit are served, and others are banned',
+  'with %s, clients that respect Retry-After or send at most eight times the limit are never banned, and others are',
   { timeout: 3 * RUN_MS },
   async ([, stack]) => {
     const limits = { minute: A_MINUTE, day: 1_000_000 };
@@ -86,24 +86,23 @@ test.concurrent.for([
     const count = (seen: readonly Seen[], status: number) =>
       seen.filter((one) => one.status === status && one.at <= RUN_MS).length;
     const banned = (seen: readonly Seen[]) => seen.find(({ code }) => code === 'key_banned');
-    // A full bucket and its refill, except that of the last second, because a client may take its token up to a second
-    // late.
+    // A full bucket and its refill, except in the last second, because a client may use a token up to a second late.
     const most = A_MINUTE + (A_MINUTE / 60_000) * (RUN_MS - 1_000);
     const share = count(ofPolite, 200) / most;
     const refused = ofHammer.filter(({ status }) => status === 429).map(({ at }) => at / 1_000);
     const [first = 0, end = 0] = [refused[0], refused.at(-1)];
-    // Answers are later than decisions, so by their times the strikes may be reached a little later.
+    // Answers arrive after their decisions, so the ban computed from their times may be a little late.
     const expected = Math.min(bannedAt(refused), end + 1);
     const perSecond = refused.length / (end - first);
     process.stdout.write(
-      `${count(ofPolite, 200)} of ${most.toFixed(0)} requests of patient clients served; a client with ${perSecond.toFixed(0)} refusals a second banned ${(end - first).toFixed(1)} s after the first one, ${(expected - first).toFixed(1)} by the rule\n`,
+      `${count(ofPolite, 200)} of ${most.toFixed(0)} requests of patient clients were served; a client with ${perSecond.toFixed(0)} refusals a second was banned ${(end - first).toFixed(1)} s after its first refusal (by the rule: ${(expected - first).toFixed(1)} s)\n`,
     );
     expect([banned(ofPolite), banned(ofSteady)]).toEqual([undefined, undefined]);
     expect(share).toBeGreaterThan(0.983);
     expect(count(ofPolite, 200)).toBeLessThanOrEqual(2 * A_MINUTE);
     expect(count(ofSteady, 200) / most).toBeGreaterThan(0.983);
     expect(end - first).toBeGreaterThanOrEqual(GRACE_S);
-    // On a busy machine, refusals are sent up to seconds after their decision.
+    // On a busy machine, a refusal may be sent seconds after its decision.
     expect(Math.abs(end - expected)).toBeLessThan(3);
   },
 );
@@ -117,7 +116,7 @@ test.concurrent('an aggressive client without a key has its connections closed a
   while (performance.now() - begun < RUN_MS && !seen.at(-1)?.isClosed) {
     const { headers } = await send(`${keyless.gateway}/v1/pets`, { agent });
     seen.push({ at: (performance.now() - begun) / 1_000, isClosed: headers.connection === 'close' });
-    // Changes the connection before RefusalPacing closes it, which it does after a hundred delayed refusals.
+    // Opens a new connection before RefusalPacing closes this one, which it does after a hundred delayed refusals.
     if (seen.length % 90 === 0) {
       agent.destroy();
       agent = new Agent({ keepAlive: true });

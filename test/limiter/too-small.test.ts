@@ -8,15 +8,16 @@ import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import { BEGIN } from '../support/limiters.ts';
 import { secretWith } from '../support/secrets.ts';
 
-/** Simulates the line of a key, whose length decides whether the key's limit is reported as too low for its clients. */
+/** Simulates the line of a key. Its length decides whether the key's limit is reported as too low for its clients. */
 
 const DIGEST = 'a'.repeat(64);
 const CREDENTIAL = credentialOf('', DIGEST);
 const RECORD: KeyRecord = { plan: 'free', name: '', secrets: [secretWith(DIGEST)], createdAt: 0, minute: 60, day: 1e9 };
 
 /**
- * Workers that send requests without a pause and respect Retry-After. @param isAtWork whether a worker continues at
- * this time @returns for each minute whether the limit is reported as too low, and the length of its line in seconds
+ * Simulates workers that send requests without a pause and respect Retry-After.
+ * @param isAtWork whether workers continue this many minutes after the start
+ * @returns for each minute, whether the limit is reported as too low, and the length of the line in seconds
  */
 function run(workers: number, minutes: number, isAtWork = (_sinceMinutes: number) => true) {
   let state: KeyState = FRESH;

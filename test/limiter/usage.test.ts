@@ -28,7 +28,7 @@ async function memoryFleet(): Promise<Fleet> {
   return { under, gateways: [under.limiter] };
 }
 
-/** Limiters of three gateways that share their data. */
+/** The limiters of three gateways that share their data. */
 async function redisFleet() {
   await database.flushdb();
   const under = await redisUnderTest(url);
@@ -131,7 +131,7 @@ test.for([
       fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 60 }), async (steps) => {
         const fleet = await makeFleet();
         const { under } = fleet;
-        // No key must be banned, because requests of banned keys are not decided.
+        // Keys must not be banned, because no decision is made on requests of banned keys.
         under.setPlan('free', { minute: 3, ban_after: 1_000_000_000 });
         const keys = await Promise.all(Array.from({ length: 3 }, () => under.createKey({ name: 'counted' })));
         const seen = new Seen();
@@ -173,7 +173,7 @@ test.for([
   expect(countsIn((await under.keys.get(credential.id)) as KeyEntry, 'minutes', now)).toHaveLength(MINUTES_KEPT);
 });
 
-test('damaged usage fields are reset and prevent no decision', async () => {
+test('damaged usage fields are reset and do not prevent decisions', async () => {
   const { under } = await redisFleet();
   const credential = await under.createKey();
   const hash = `gateway:marks:{${credential.id}}`;
@@ -225,7 +225,7 @@ test('for 36 days, a revoked key keeps its usage and its place among revoked key
   expect(entries.get(credential.id)).toMatchObject({ isRevoked: true, admitted: 2 });
 });
 
-test('a secret that was written by hand with an unusual id works and affects no other key', async () => {
+test('a secret that was written by hand with an unusual id works and does not affect other keys', async () => {
   const { under } = await redisFleet();
   const [odd, usual] = [await under.createKey(), await under.createKey()];
   const field = `secret:${odd.digest}`;
@@ -294,7 +294,7 @@ function walkDays(
   }
 }
 
-test('used tokens of the day equal the missing tokens of the bucket while the limit stays the same', () => {
+test('while the limit stays the same, the tokens used of the day equal those missing from the bucket', () => {
   fc.assert(
     fc.property(steps, fc.integer({ min: 1, max: 60 }), (walk, limit) =>
       walkDays(
@@ -307,7 +307,7 @@ test('used tokens of the day equal the missing tokens of the bucket while the li
   );
 });
 
-test('after a raised limit, used tokens are at most the admissions of yesterday and today', () => {
+test('after the limit is raised, used tokens are at most the admissions of yesterday and today', () => {
   fc.assert(
     fc.property(steps, fc.integer({ min: 1, max: 60 }), (walk, limit) =>
       walkDays(walk, limit, (day, state, now) => {

@@ -19,14 +19,14 @@ const traffic = fc.array(
 const limits = fc.record({ minute: fc.integer({ min: 1, max: 12 }), day: fc.integer({ min: 1, max: 150 }) });
 type Tried = typeof limits extends fc.Arbitrary<infer T> ? T : never;
 
-/** A key with these limits but without bans, which would refuse more. */
+/** A key with these limits but without bans, because a ban would refuse more requests. */
 async function keyUnder(under: LimiterUnderTest, tried: Tried): Promise<Credential> {
   under.now = START;
   under.setPlan('free', { ...tried, ban_after: 1_000_000_000 });
   return await under.createKey();
 }
 
-/** The number of requests that the limiter refuses at their real times. */
+/** The number of requests that the limiter refuses if they are sent at their real times. */
 async function replay(under: LimiterUnderTest, credential: Credential, minutes: readonly number[][]): Promise<number> {
   let refused = 0;
   for (const [minute, moments] of minutes.entries()) {
@@ -39,8 +39,8 @@ async function replay(under: LimiterUnderTest, credential: Credential, minutes: 
 }
 
 /**
- * The number of requests that it refuses in the best case: each is sent when there is a token, or else in the last tick
- * of its minute.
+ * The number of requests that the limiter refuses in the best case: each request is sent when there is a token, or else
+ * in the last tick of its minute.
  */
 async function replayKindly(
   under: LimiterUnderTest,

@@ -63,7 +63,7 @@ test('a real alert reaches the right channel, and its link opens the runbook pag
   const alertmanagerUrl = await startAlertmanager(chat.url);
   const runbook = `${stack.adminUrl}/runbook`;
   await startPrometheus(
-    // Nothing listens there, which raises CoreDown.
+    // Nothing listens on this port, so CoreDown fires.
     { gateway: [stack.adminUrl], core: ['http://127.0.0.1:1'], alertmanager: [alertmanagerUrl] },
     { alerts: hasten, runbook },
   );

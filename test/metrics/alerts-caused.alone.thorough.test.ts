@@ -20,7 +20,7 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { TIMED } from '../support/timed.ts';
 import { eventually } from '../support/workers.ts';
 
-/** The state of each alert that the faults should raise: before, during and after the faults. */
+/** Causes the faults in turn. @returns the state of each alert before, during and after its fault */
 async function suffer({ faults }: Patient, watch: AlertWatch): Promise<[name: string, seen: string[]][]> {
   const seen = new Map<string, string[]>();
   const see = async (alert: AlertOf, is: 'quiet' | 'firing') => {
@@ -41,7 +41,7 @@ async function suffer({ faults }: Patient, watch: AlertWatch): Promise<[name: st
   return [...seen];
 }
 
-/** There are two groups, so that a machine with two CPUs has enough time for each system. */
+/** Two groups, because a machine with two CPUs cannot run all systems at once. */
 const GROUPS: Readonly<Record<string, () => Promise<Patient[]>>> = {
   'gateways, plans and cores': async () => [
     ...(await Promise.all([gatewayAlone(await emptyDatabase()), gatewayWithWorkers(), gatewayWithBadPlans()])),
@@ -71,8 +71,7 @@ test.for(Object.entries(GROUPS))(
         gateway: patients.flatMap(({ gateways = [] }) => gateways),
         core: patients.flatMap(({ cores = [] }) => cores),
       },
-      // A short condition, such as a stall, is reported late because of the stall itself. It must be evaluated before
-      // the next scrape.
+      // A short fault, such as a stall, delays its own scrape. Rules must be evaluated before the next scrape hides it.
       { scrapeEvery: '500ms', judgeEvery: '200ms', alerts: hasten },
     );
     const watch = watchAlerts(prometheus);
@@ -87,7 +86,7 @@ test.for(Object.entries(GROUPS))(
   },
 );
 
-test('every shipped alert is caused by one of these faults', () => {
+test('each shipped alert is raised by one of these faults', () => {
   expect([...caused].sort()).toEqual(ALERT_NAMES.toSorted());
 });
 

@@ -15,7 +15,7 @@ type History = Readonly<Record<string, string>>;
 
 interface AlertHistories {
   readonly fires: readonly History[];
-  /** Near misses, and faults that pass by themselves. */
+  /** Near misses, and faults that resolve by themselves. */
   readonly stays: readonly History[];
 }
 
@@ -96,7 +96,7 @@ const ALERT_HISTORIES: Readonly<Record<string, AlertHistories>> = {
     stays: [
       { [requests('200')]: '0+98.5x30', [requests('502')]: '0+1.5x30' },
       { [requests('200')]: '0+1000x30', [requests('429')]: '0+1000x30' },
-      // One failed request among few is not an outage.
+      // One failure among a few requests is not an outage.
       { [requests('200')]: '0+2x30', [requests('502')]: '0+1x30' },
     ],
   },
@@ -138,9 +138,9 @@ const ALERT_HISTORIES: Readonly<Record<string, AlertHistories>> = {
       },
     ],
     stays: [
-      // A single client that never stops.
+      // A single client ignores its refusals.
       { ...refusedKeys('free', 20, 1), ...decisions('free', '0+10x30', '0+9000x30') },
-      // Few of many keys are refused.
+      // Only a few of many keys are refused.
       { ...refusedKeys('free', 1_000, 20), ...decisions('free', '0+60x30', '0+40x30') },
       // The refusals are over, although the keys still count as refused.
       { ...refusedKeys('free', 20, 20), ...decisions('free', '0+60x30', '0+40x5 200x25') },
@@ -177,7 +177,7 @@ const ALERT_HISTORIES: Readonly<Record<string, AlertHistories>> = {
     stays: [{ [MEMORY]: '0.79x30' }, { [MEMORY]: '0.5x17 0.9x1 0.5x10' }],
   },
   GatewayBackupMissing: {
-    // The clock of these histories starts at 0, and 26 hours are 1,560 minutes. The newest backup on any gateway counts.
+    // These histories start at time 0, and 26 hours are 1,560 minutes. The newest backup of all gateways counts.
     fires: [{ [BACKUP]: '0x1700' }, { [BACKUP]: '0x1700', [OTHER_BACKUP]: '-3600x1700' }],
     stays: [{ [BACKUP]: '0x1000 60000x700' }, { [BACKUP]: '0x1700', [OTHER_BACKUP]: '60000x1700' }, {}],
   },
@@ -237,7 +237,7 @@ function promtool(...args: string[]): { readonly status: number | null; readonly
   return { status, said: stdout + stderr };
 }
 
-/** A file with only this alert, because with all of them a history of a day takes half a minute. */
+/** Writes a file with only this alert. With all of them, a history of a day takes half a minute. */
 async function rulesOf(alertname: string): Promise<string> {
   const rules = RULES.groups.flatMap((group) => group.rules).filter(({ alert }) => alert === alertname);
   const file = join(await temporaryFolder(), 'rules.yml');
@@ -245,7 +245,7 @@ async function rulesOf(alertname: string): Promise<string> {
   return file;
 }
 
-/** Whether exactly this many alerts of a name fire at the end of each history, according to promtool. */
+/** Lets promtool check that exactly this many alerts of a name fire at the end of each history. */
 async function judge(alertname: string, histories: readonly History[], firing: number) {
   const tests = histories.map((history) => ({
     interval: '1m',
@@ -259,7 +259,7 @@ async function judge(alertname: string, histories: readonly History[], firing: n
     ],
   }));
   const file = join(await temporaryFolder(), 'test.yml');
-  // JSON is YAML.
+  // JSON is also valid YAML.
   await writeFile(file, JSON.stringify({ rule_files: [await rulesOf(alertname)], evaluation_interval: '1m', tests }));
   return promtool('test', 'rules', file);
 }
@@ -275,7 +275,7 @@ test('this file tests every alert', () => {
 });
 
 test.for(alerts.map((alert) => [nameOf(alert), alert] as const))(
-  '%s has a severity, a description and a link to its runbook',
+  '%s has a severity, a description and a link to its page in the runbook',
   ([name, alert]) => {
     expect(alert).toMatch(/^ +severity: (critical|warning)$/m);
     expect(alert).toMatch(/^ +summary: .{20,}$/m);

@@ -9,7 +9,7 @@ import { ROOT } from '../support/process.ts';
 const runbook = readFileSync(join(ROOT, 'deploy/RUNBOOK.md'), 'utf8');
 const anchors = [...runbook.matchAll(/^#+ (.+)$/gm)].map(([, title = '']) => title.toLowerCase().replaceAll(' ', '-'));
 
-/** A value of a normal day and one of an outage, for each stat. */
+/** For each stat, a value on a normal day and one in an outage. */
 const GOOD_AND_BAD: Readonly<Record<string, readonly [good: number, bad: number]>> = {
   '5xx': [0.001, 1],
   'p99 of a request': [0.02, 5],
@@ -41,7 +41,7 @@ test('the generated dashboard matches its source', () => {
   expect(JSON.parse(DASHBOARD_TEXT)).toEqual(JSON.parse(JSON.stringify(describeDashboard(ROWS))));
 });
 
-test('the rows of the dashboard are the questions that on-call asks, in order', () => {
+test('the rows of the dashboard are the questions of an on-call engineer, in order', () => {
   const rows = DASHBOARD.panels.filter(({ type }) => type === 'row').map(({ title }) => title);
   expect(rows).toEqual(['Are clients affected?', 'Which plan?', 'Redis?', 'Cores?', 'Saturation?']);
 });

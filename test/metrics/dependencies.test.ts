@@ -96,7 +96,7 @@ test('if one of several cores stops, it is reported as down and the others as up
   expect(await findingsOn(stack, `requests to core ${origin}`)).toMatchObject([{ status: 'warning' }]);
 });
 
-test('requests in progress, requests that wait for a connection, the limit and the duration are reported', async () => {
+test('requests in progress, requests waiting for a connection, the limit and the duration are reported', async () => {
   const waiting: Socket[] = [];
   const slow = await faultyCore((socket) => void waiting.push(socket));
   const stack = await startStack({ CORE_URL: slow });
@@ -164,7 +164,7 @@ test('the connection to Redis, its last call and its missed deadlines are report
   expect(asked).toMatchObject({ lastCall: { ms: expect.any(Number) }, p99: expect.any(Number) });
 
   server.pause();
-  // This gateway has the data of the key, so it can decide without Redis.
+  // This gateway knows the key, so it can decide without Redis.
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
   server.resume();
   expect((await trafficOf(stack)).redis.missedDeadlines).toBeGreaterThan(0);

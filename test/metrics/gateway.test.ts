@@ -19,7 +19,7 @@ const WITHOUT = 'gateway_requests_without_decision_total';
 const decisions = (stack: Stack, labels: Record<string, string>) =>
   eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_decisions_total', labels));
 
-/** The positive counts, each with its labels. */
+/** All counts above 0, each after the values of its labels. */
 const shown = (metrics: Scrape, name: string) =>
   metrics
     .series(name)
@@ -30,7 +30,7 @@ const shown = (metrics: Scrape, name: string) =>
     })
     .sort();
 
-test('requests are counted by operation, status and plan, and those on unknown paths are counted together', async () => {
+test('requests are counted by operation, status and plan; requests for unknown paths are counted together', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ plan: 'pro' });
   const ask = (path: string, bearer: string | undefined = key) => send(stack.gateway + path, { key: bearer });
@@ -88,7 +88,7 @@ test('decisions are counted by outcome and plan, and refusals by limit', async (
   ]);
   const metrics = await scrape(stack.adminUrl);
   expect(metrics.sum('gateway_bans_active')).toBe(1);
-  // All but the malformed key and the remembered ban.
+  // Redis made all decisions except one on a cached ban.
   expect(metrics.sum('gateway_redis_batch_size_sum')).toBe(13);
   expect(metrics.sum('gateway_redis_call_duration_seconds_count')).toBe(metrics.sum('gateway_redis_batch_size_count'));
   await redis.flushdb();
@@ -135,7 +135,7 @@ test('a ban is counted while it is in force, even with the embedded limiter', as
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_bans_active')).toBe(0);
 });
 
-test('while Redis is down, decisions are counted as local, and no decision is made on unknown keys', async () => {
+test('while Redis is down, decisions are counted as local, and requests with unknown keys get no decision', async () => {
   const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
   const [seen, unseen] = [await stack.issueKey({ plan: 'pro' }), await stack.issueKey({ plan: 'pro' })];
@@ -185,7 +185,7 @@ test('no label contains a key, an address or a path from a client', async () => 
   const { samples } = await scrape(stack.adminUrl);
   const values = samples.flatMap(({ labels }) => Object.values(labels)).join('\n');
   for (const canary of [idOf(key), '127.0.0.9', 'canary', '4711471147']) expect(values).not.toContain(canary);
-  // Ensures that labels were found.
+  // Ensures that labels were found at all.
   expect(values).toContain('admitted');
   await redis.flushdb();
 });

@@ -9,7 +9,7 @@ import { eventuallyScraped, type Scrape, scrape } from '../support/metrics.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
-/** The gauges of keys in use, and the events of keys near their limits. */
+/** Gauges for the keys in use, and events for keys near their limits. */
 
 /** A decision on a key with `tokens` requests left for the day. */
 const decided = (outcome: Decision['outcome'], { limit = 1_000, tokens = 1_000, now = 0 } = {}): Decision => ({
@@ -107,7 +107,7 @@ test('a key is counted until its bucket has refilled, even if it is not used aga
   const { note, clock, near } = watched();
   note('key', decided('admitted', { limit: 10, tokens: 1 }));
   const token = DAY / 10;
-  // One token of ten is left. Once two have refilled, less than 80 % is used.
+  // One of ten tokens is left. Once two more have refilled, less than 80 % is used.
   clock.now = 2 * token - SECOND;
   expect(near()).toBe(1);
   clock.now = 2 * token;
@@ -128,7 +128,7 @@ test('each event is reported once per key and UTC day', () => {
     ]);
 });
 
-test('a ban far from the day limit is reported, but does not count as near the limit', () => {
+test('a ban of a key far from its day limit is reported, but the key does not count as near the limit', () => {
   const { note, notified, near } = watched();
   note('key', decided('banned', { limit: 10, tokens: 9 }));
   expect([notified, near()]).toEqual([[['banned', 'key']], 0]);

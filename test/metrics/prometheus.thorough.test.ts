@@ -15,12 +15,12 @@ import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { BOUNDLESS, workersEnvironment } from '../support/workers.ts';
 
 const WORDS = new Set('by without and or unless on ignoring offset bool group_left group_right'.split(' '));
-/** Labels of histograms, created by Prometheus. */
+/** The label of histogram buckets. */
 const MADE = new Set(['le']);
 
 /**
- * Finds the metrics in a PromQL expression, and the labels of its matchers and groupings. Sufficient for our own
- * expressions; not a full parser.
+ * Finds the metrics in a PromQL expression, and the labels in its matchers and groupings. This is not a full parser,
+ * but it suffices for our own expressions.
  */
 function namedIn(expression: string) {
   const labels = new Set<string>();
@@ -95,8 +95,8 @@ async function rulesOf(): Promise<Rule[]> {
 }
 
 /**
- * The names in a query that are neither exposed by a service or Prometheus nor made by a recording rule: `metric` or
- * `metric{label}`.
+ * The metrics and labels in a query that do not exist. Existing ones are exposed by a service, added by Prometheus, or
+ * created by a recording rule.
  */
 function missing(expression: string, exposed: Scrape, recorded: ReadonlyMap<string, string>): string[] {
   const { metrics, labels } = namedIn(expression);
@@ -137,7 +137,7 @@ describe('with a real Prometheus', () => {
     await expect.poll(async () => (await answers()).length, { timeout: 30_000 }).toBeGreaterThan(0);
     const [first] = await answers();
     const inLegend = [...legendFormat.matchAll(/\{\{(\w+)\}\}/g)].map(([, label]) => label as string);
-    // The primary process is not a worker. Every other label of a legend is on every series.
+    // The series of the primary process has no label `worker`. Every series has all other labels of its legend.
     for (const label of inLegend.filter((name) => name !== 'worker')) expect(first?.metric).toHaveProperty(label);
   });
 
@@ -165,7 +165,7 @@ describe('with a real Prometheus', () => {
     expect(documented.filter((name) => !names.has(name))).toEqual([]);
   });
 
-  test('a running gateway or core exposes every name and label in queries and rules', async () => {
+  test('every name and label in queries and rules exists on a running gateway or core', async () => {
     await expect.poll(async () => (await scrape(gateway.adminUrl)).sum('gateway_workers_serving')).toBe(2);
     const rules = await rulesOf();
     const recorded = new Map(rules.filter(({ type }) => type === 'recording').map(({ name, query }) => [name, query]));
@@ -206,6 +206,6 @@ test.for([
   ['a:b:c > 3 * (x offset 1h) and on (core) y', ['a:b:c', 'x', 'y'], ['core']],
   ['histogram_quantile(0.99, sum by (le, core) (rate(d_bucket[5m])))', ['d_bucket'], ['core']],
   ['changes(max(z)[1m:15s]) > 0 or vector(0)', ['z'], []],
-] as const)('the names of metrics in %s are found', ([expression, metrics, labels]) => {
+] as const)('the metrics and labels in %s are found', ([expression, metrics, labels]) => {
   expect(namedIn(expression)).toEqual({ metrics, labels });
 });

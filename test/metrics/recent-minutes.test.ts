@@ -11,7 +11,7 @@ const START = Date.parse('2026-11-20T12:00:00Z');
 
 type Minutes = { readonly at: string; readonly admitted: number; readonly p50: number | null }[];
 
-/** Starts a stack with a clock that the test sets, and reads its minutes. */
+/** Starts a stack whose clock the test controls. */
 async function minutesOf() {
   vi.useFakeTimers({ toFake: ['Date'], now: START });
   onTestFinished(() => void vi.useRealTimers());
@@ -51,7 +51,7 @@ test('after the clock is set back, no minute is listed twice', async () => {
   ]);
 });
 
-test('banned keys are counted once over all processes, even if a process reports them late', () => {
+test('a key banned in several processes is counted once, even if a process reports it late', () => {
   vi.useFakeTimers({ now: START });
   onTestFinished(() => void vi.useRealTimers());
   const [reported, minute] = [[] as KeysOfMinute[], START / MINUTE_MS];
@@ -91,7 +91,7 @@ test.for([
     0.99,
     100,
   ],
-] as const)('quantiles are computed as in Prometheus: of %j, the one at %d is %d', ([buckets, share, expected]) => {
+] as const)('quantiles are computed as in Prometheus: for %j, the quantile %d is %d', ([buckets, share, expected]) => {
   expect(quantile(buckets, share)).toBe(expected);
 });
 

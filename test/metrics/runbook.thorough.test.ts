@@ -16,7 +16,7 @@ const runbook = readFileSync(join(ROOT, 'deploy/RUNBOOK.md'), 'utf8');
 const pages = runbook.split(/^## /m).slice(1);
 const titleOf = (page: string) => page.slice(0, page.indexOf('\n'));
 
-/** The text between backquotes, without duplicates. It may contain a line break. */
+/** All texts between backquotes, without duplicates and line breaks. */
 const spans = [...new Set([...runbook.matchAll(/`([^`]+)`/g)].map(([, span = '']) => span.replaceAll(/\s+/g, ' ')))];
 const commandsOf = (program: string) =>
   spans.filter((span) => span.startsWith(`${program} `) && !span.includes(' -h '));
@@ -33,7 +33,7 @@ async function setUp() {
   return { stack, sre };
 }
 
-test('every alert has a page with its meaning, where to look, what to do and how to undo it', () => {
+test('every alert has a page that says what it means, where to look, what to do and how to undo that', () => {
   const titles = pages.map(titleOf);
   expect(titles.slice(0, ALERT_NAMES.length)).toEqual(ALERT_NAMES);
   expect(titles.length).toBeGreaterThan(ALERT_NAMES.length);

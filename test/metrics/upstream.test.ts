@@ -26,7 +26,7 @@ test('core failures are counted by kind, and readiness is reported', async () =>
   }
 });
 
-test('one of several cores that does not answer its probes is reported as not ready', async () => {
+test('if one of several cores does not answer its probes, it is reported as not ready', async () => {
   const [silent, { url: good }] = [await bareCore(() => {}), await listeningCore()];
   const stack = await startStack({ CORE_URL: `${silent},${good}` });
   await eventuallyScraped(stack.adminUrl, (metrics) =>

@@ -10,7 +10,7 @@ test('the table of warnings lists every log message above info', () => {
       .filter((name) => name.endsWith('.ts') && !/(^|\/)(cli|console)\//.test(name))
       .map((name) => readFileSync(join(ROOT, folder, name), 'utf8')),
   );
-  // A logging call, up to the end of its last argument: a text, or a name that is listed below.
+  // A logging call, up to the end of its last argument: a string, or a name that is listed below.
   const calls = sources.flatMap((text) => [
     ...text.matchAll(/[lL]ogger\s*\.(?:warn|error|fatal)\(([\s\S]*?)\)(?:;|,?\n|\))/g),
   ]);

@@ -13,7 +13,7 @@ import { eventually, startWorkers, untilServing, type Workers } from '../support
 const trafficOf = async (workers: Workers) => (await workers.admin('/traffic')).json as TrafficAnswer;
 const admitted = async (workers: Workers) => (await trafficOf(workers)).totals.admitted;
 
-/** Sends requests on separate connections, so that both workers get some. */
+/** Sends requests on separate connections, so that both workers receive some. */
 async function ask(workers: Workers, key: string, count: number, status = 200): Promise<void> {
   const agent = new http.Agent({ maxSockets: 16 });
   const answers = Array.from({ length: count }, () => send(`${workers.gateway}/v1/pets`, { key, agent }));
@@ -33,7 +33,7 @@ test('counts are summed over workers and survive the replacement or crash of a w
   expect(metrics.sum('gateway_request_duration_seconds_count')).toBe(100);
   expect(metrics.sum('gateway_redis_batch_size_sum')).toBe(100);
   expect(metrics.sum('gateway_upstream_duration_seconds_count')).toBe(100);
-  // Each process has its own state.
+  // These metrics have one series per worker.
   for (const name of ['gateway_upstream_ready', 'gateway_redis_nodes_away', 'gateway_plans_rejected_values'])
     expect(metrics.series(name).map(({ labels: { worker } }) => worker)).toEqual(['1', '2']);
   const processes = metrics.series('process_resident_memory_bytes').map(({ labels: { worker } }) => worker);
@@ -41,7 +41,7 @@ test('counts are summed over workers and survive the replacement or crash of a w
 
   const pids = workers.pids();
   workers.child.kill('SIGHUP');
-  // Requests continue until the end, so that each worker that stops has unreported counts.
+  // Requests continue until the restart is over, so that each worker has unreported counts when it stops.
   let asked = 100;
   for (; workers.logged('rolling restart done').length === 0; asked++) {
     await ask(workers, key, 1);
@@ -59,7 +59,7 @@ test('counts are summed over workers and survive the replacement or crash of a w
   await eventually(() => admitted(workers)).toBe(asked + 10);
 });
 
-test('/traffic reports local decisions while one of the workers makes them', async () => {
+test('/traffic reports local decisions while any worker makes them', async () => {
   const redis = await ownRedis();
   const workers = await startWorkers({ REDIS_URL: redis.url });
   const key = await workers.issueKey();
@@ -90,7 +90,7 @@ test('the minutes of the last hour are summed over all workers', async () => {
   expect((await workers.admin('/traffic')).json).toMatchObject({ workers: { serving: 2, wanted: 2 } });
 });
 
-test('/traffic combines what all workers report on the cores and Redis, and lists the workers that serve', async () => {
+test('/traffic combines the reports of all workers on the cores and Redis, and lists the workers that serve requests', async () => {
   const waiting: (() => void)[] = [];
   const CORE_URL = await faultyCore((socket, head) => void waiting.push(() => socket.write(okTo(head))));
   const workers = await startWorkers({ CORE_URL, CORE_TIMEOUT_MS: '60000' });

@@ -5,7 +5,7 @@ import { issueId, tokenFor } from '../support/operators.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
 import { startStack } from '../support/stack.ts';
 
-test('on a cluster every change is in the audit log once, and tokens work', async () => {
+test('on a cluster, every change is in the audit log exactly once, and tokens work', async () => {
   const { urls, ownerOf } = await startRedisCluster();
   const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: urls, REDIS_TIMEOUT_MS: '2000' });
   const ids = await Promise.all(Array.from({ length: 8 }, () => issueId(stack)));

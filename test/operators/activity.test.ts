@@ -13,7 +13,7 @@ const { url, redis, fresh } = await operatorsRedis();
 
 type Write = readonly [route: string, method: string, path: string, body: unknown, expected: object | undefined];
 
-/** Every write route, in an order in which each succeeds, with the audit entry that it leaves. */
+/** Every write route with the audit entry that it leaves, in an order in which each write succeeds. */
 function writesTo(id: string): Write[] {
   const key = `/keys/${id}`;
   return [
@@ -106,7 +106,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect((await activityOf(stack)).map(({ action }) => action)).toEqual(['key.create']);
   });
 
-  test('a write repeated with its request id is recorded once, and changes made in between are not lost', async () => {
+  test('a write repeated with the same request id is recorded once, unless another change was made in between', async () => {
     const stack = await fresh(environment);
     const id = await issueId(stack);
     const call = (method: string, path: string, requestId: string, body: object = {}) =>
@@ -220,7 +220,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
 test('a key and its audit entry are stored in the same step', async () => {
   const stack = await fresh();
   await stack.issueKey();
-  // A few at a time, because simultaneous changes are stored in one step.
+  // Only a few at a time, because all simultaneous changes are stored in one step.
   const issuing = inTurn(Array.from({ length: 100 }), 4, () => stack.issueKey());
   const seen = new Set<number>();
   const differences = new Set<number>();
@@ -236,7 +236,7 @@ test('a key and its audit entry are stored in the same step', async () => {
   expect([seen.size > 2, [...differences]]).toEqual([true, [0]]);
 });
 
-test('a change is made even if the audit log has the wrong type in Redis, and the gateway logs its entry', async () => {
+test('if the audit log has the wrong type in Redis, a change is still made, and the gateway logs its entry', async () => {
   const stack = await fresh();
   const id = await issueId(stack);
   await redis.del('gateway:activity');
@@ -264,7 +264,7 @@ test('plan fields written by a restore are recorded with its actor, not as an ed
   await redis.hdel('gateway:plans', 'pro.day');
   const page = { plans: { 'pro.day': '12345' } };
   expect((await stack.admin('POST', '/restore?author=ada&reason=lost', page)).status).toBe(200);
-  // Meanwhile the table is read several times.
+  // During this time, the gateway reads the table several times.
   await sleep(600);
   const restored = (await activityOf(stack)).filter(({ changes }) => changes.some(({ to }) => to === '12345'));
   expect(restored).toMatchObject([{ actor: 'ada', reason: 'lost', action: 'plan.change', target: 'pro', via: 'api' }]);

@@ -11,7 +11,7 @@ import { type Stack, startStack } from '../support/stack.ts';
 
 const KEYS = 400;
 
-/** Clients that send requests with each key in turn, before, during and after the loss. */
+/** Starts clients that send requests with each key in turn, before, during and after the loss. */
 function ask(stacks: readonly Stack[], keys: readonly string[]) {
   const agent = new http.Agent({ keepAlive: true, maxSockets: 8 });
   const seen: { at: number; key: string; status: number }[] = [];
@@ -63,8 +63,8 @@ test('after FLUSHALL under load, a restore makes every key work again with its l
   await sleep(500);
   const restored = await ctlReading(other, backup.out, '--json', 'restore');
   expect(JSON.parse(restored.out)).toMatchObject({ restored: KEYS + 2, present: 0, rejected: 0, isWhole: true });
-  // Until the restore ended, requests with unknown keys used up the allowance of the address, even those that got 429.
-  // A second later, the address has an allowance again.
+  // Until the restore ended, keys were unknown, and their requests used up the allowance of the address, even those
+  // that got 429. A second later, the address has some allowance again.
   const restoredAt = performance.now();
   const lastLoss = () => clients.seen.findLast(({ status }) => status === 401)?.at ?? 0;
   const settled = () => clients.seen.filter(({ at }) => at > Math.max(restoredAt, lastLoss()) + 2_000);
@@ -89,7 +89,7 @@ test('after FLUSHALL under load, a restore makes every key work again with its l
     const admitted = Number(await redis.hget(`gateway:key:{${id}}`, 'admitted'));
     return admitted - (admittedThen.get(id) ?? 0) - (since.get(id) ?? 0);
   });
-  // A request decided by Redis before the loss may be answered after it.
+  // A request that Redis decided before the loss may be answered after it.
   expect(counts.filter((more) => more > 0 || more < -1)).toEqual([]);
   expect(counts.filter((more) => more === -1).length).toBeLessThanOrEqual(8);
 

@@ -77,7 +77,7 @@ test('hundreds of keys of every kind are restored unchanged, and a second restor
   const [stack, other] = [await fresh(), await started()];
   const { expected, own, big, usedUp, banned } = await issueAll(stack, 204);
   await stack.admin('PATCH', '/plans/pro', { minute: 250 });
-  // If the table is lost, either gateway may write it back, so both must have the change.
+  // If the plan table is lost, either gateway may write it back, so both must have the change.
   expect(await get(other, '/plans')).toMatchObject({ pro: { minute: 250 } });
   const file = await backUp(stack);
   const before = await contents();
@@ -177,7 +177,7 @@ test('while keys are issued and revoked, each remaining key is in a backup exact
   expect(met).toEqual(keys.map(idOf).filter((_, at) => at !== 11));
 });
 
-test('an incomplete backup can be restored, and a backup can be resumed wherever it was cut off', async () => {
+test('an incomplete file can be restored, and a backup that was cut off anywhere can be resumed', async () => {
   const stack = await fresh();
   const { expected } = await issueAll(stack, 20);
   const file = await backUp(stack);
@@ -236,7 +236,6 @@ test('keys move with their bucket levels from an embedded gateway to Redis and b
   }
 });
 
-/** A backup contains every key that works, whatever was typed into Redis by hand. */
 test('a key whose list entry was typed by hand is in the backup, and so are the keys after it', async () => {
   const stack = await fresh();
   const ids = await Promise.all(Array.from({ length: 5 }, () => issueId(stack)));
@@ -252,7 +251,7 @@ test('a key whose list entry was typed by hand is in the backup, and so are the 
   expect([code, (await ctlReading(stack, out, 'restore')).out]).toEqual([0, expect.stringContaining('restored: 5.')]);
 });
 
-test('a backup is incomplete if the list of keys is reindexed meanwhile', async () => {
+test('a backup is incomplete if the list of keys is reindexed during it', async () => {
   const stack = await fresh();
   const [moved] = [await issueId(stack), await issueId(stack), await issueId(stack)];
   await redis.zadd('gateway:keys', '9999999999', moved);
@@ -279,7 +278,7 @@ test('plans whose values were damaged or deleted by hand are backed up with the 
   expect(await get(other, '/plans')).toMatchObject({ pro: { minute: 444 }, free: { day: 555 } });
 });
 
-test('a key that no restore would accept is listed as left out with the reason, and the command fails', async () => {
+test('a key that no restore would accept is listed as left out, with the reason, and the command fails', async () => {
   const stack = await fresh();
   const ids = await Promise.all(Array.from({ length: 5 }, () => issueId(stack)));
   const [long = '', wide = '', foreign = '', text = '', good = ''] = ids;
@@ -287,7 +286,7 @@ test('a key that no restore would accept is listed as left out with the reason, 
   await redis.hset(hashOf(wide), Object.fromEntries(Array.from({ length: 1_001 }, (_, at) => [`f${at}`, ''])));
   await redis.hset(hashOf(foreign), `secret:${'a'.repeat(43)}`, 'typed123 - read 9:zz/1 0 typed');
   await redis.set(hashOf(text), 'text');
-  // Each of these fields has no meaning, or has a valid value in force in its place.
+  // These fields are ignored: the first is unknown, and for the others, valid values stay in force.
   await redis.hset(hashOf(good), {
     'Not a field': 'x'.repeat(9_000),
     name: 'x'.repeat(9_000),
@@ -334,7 +333,7 @@ const findingOf = async (stack: Stack) =>
   (await get<DoctorAnswer>(stack, '/doctor')).findings.find(({ about }) => about === 'backup');
 
 test.for(bothStacks(url))(
-  'with %s the time of the last complete backup is exported, even by other gateways and after a restart',
+  'with %s, the time of the last complete backup is exported, even by other gateways and after a restart',
   async ([, environment]) => {
     const settings = { DATA_DIR: await temporaryFolder(), ...environment };
     const stack = await fresh(settings);

@@ -19,27 +19,27 @@ import { ask, codeOf, dayLeft, get, hashOf, operatorsRedis, viewOf } from '../su
 import { bothStacks, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 import { startWorkers } from '../support/workers.ts';
 
-/** Bans, and resets, which give a customer a fresh start. */
+/** Bans and resets. A reset gives a customer a fresh start. */
 
 const { url: REDIS_URL, redis, withRedis } = await operatorsRedis();
 
 const view = (stack: Stack, key: string) => viewOf(stack, idOf(key));
 const refusedOf = async (stack: Stack, key: string) => (await view(stack, key)).banRefused;
 
-/** The number of requests that bans have refused, over all minutes. */
+/** The number of requests with the key that bans have refused, summed over all minutes. */
 async function bannedIn(stack: Stack, key: string): Promise<number> {
   const { minutes } = await get<KeyUsageAnswer>(stack, `/keys/${idOf(key)}/usage`);
   expect(minutes.map(({ at }) => at)).toEqual([...new Set(minutes.map(({ at }) => at))].sort());
   return minutes.reduce((sum, minute) => sum + minute.banned, 0);
 }
 
-/** Sends `times` requests, all of which a ban refuses. */
+/** Sends `times` requests and expects a ban to refuse them all. */
 async function refused(stack: Stack, key: string, times: number): Promise<void> {
   const codes = await inTurn(Array.from({ length: times }), 8, () => codeOf(stack, key));
   expect(new Set(codes)).toEqual(new Set(['key_banned']));
 }
 
-/** Issues a key and sends requests until it is banned. @returns the key, whose ban has refused one request */
+/** Issues a key and sends requests until it is banned. @returns the key */
 async function banned(stack: Stack, more = {}): Promise<string> {
   await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
   const key = await stack.issueKey({ minute: 1, ...more });
@@ -95,7 +95,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     expect(await bannedIn(stack, key)).toBe(150);
   });
 
-  test('every list shows the ban of a key, and the minutes of the key count what the ban refused', async () => {
+  test('every list shows the ban of a key, and its usage by minute counts the requests that the ban refused', async () => {
     const [key, other] = [await banned(stack), await stack.issueKey({ minute: 1 })];
     await refused(stack, key, 7);
     for (let sent = 0; sent < 2; sent++) await ask(stack, other);
@@ -137,7 +137,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   });
 });
 
-test("refusals of two gateways are summed, and the command line shows the ban's end, its place in the series and its refusals", async () => {
+test('refusals of two gateways are summed, and ctl shows when the ban ends, its number in the series, and its refusals', async () => {
   const [stack, other] = [await startStack(withRedis), await startStack(withRedis)];
   const key = await banned(stack, { name: 'loud' });
   await refused(stack, key, 1_003);
@@ -184,11 +184,11 @@ test('refusals of all workers are summed, and requests of tagged keys are found 
   await expect.poll(async () => (await view()).banRefused).toBe(sent);
 });
 
-test('the limit of a key is reported as too low after ten minutes in which its clients had to wait over a minute', async () => {
+test('a limit is reported as too low once its clients have had to wait over a minute for ten minutes', async () => {
   const stack = await startStack(withRedis);
   const [small, busy] = [idOf(await stack.issueKey({ name: 'small' })), idOf(await stack.issueKey({ name: 'busy' }))];
   const [now, minute] = [Date.now() / 1_000, Math.floor(Date.now() / 60_000)];
-  // The wait grew to four minutes. Since then, as many requests have arrived as the limit admits.
+  // The wait has grown to four minutes. Since then, requests have arrived at the limit's rate.
   const marksOf = (minutes: number) =>
     Array.from({ length: minutes }, (_, at) => `${minute - minutes + at}:0:${at === 0 ? 0 : 240 + 60 * at}`);
   for (const [id, minutes] of [
@@ -216,7 +216,7 @@ const standingOf = (answer: Answer) => [answer.status, answer.headers['x-ratelim
 
 const BAN_SECONDS = 300;
 
-/** A key with both buckets empty, requests in line, and the first ban of a series. */
+/** Issues a key and sends requests until both buckets are empty, requests are in line, and it has its first ban. */
 async function bannedKey(stack: Stack): Promise<string> {
   await stack.admin('PATCH', '/plans/free', { ban_after: 3, ban_grace_seconds: 0, ban_seconds: BAN_SECONDS });
   const key = await stack.issueKey({ name: 'stuck', minute: 4, day: 4 });
@@ -227,7 +227,7 @@ async function bannedKey(stack: Stack): Promise<string> {
 describe.for(bothStacks(REDIS_URL))('resets with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
-  test('a reset restores the full limits of a banned key with empty buckets and a line, also after a restart', async () => {
+  test('a reset restores the full limits of a banned key with empty buckets and a line, even across a restart', async () => {
     const DATA_DIR = await temporaryFolder();
     const first = await startStack({ ...environment, DATA_DIR });
     const [key, other] = [await bannedKey(first), await bannedKey(first)];
@@ -247,9 +247,9 @@ describe.for(bothStacks(REDIS_URL))('resets with %s', async ([, environment]) =>
     expect(dayLeft(await ask(again, key))).toBe(2);
   });
 
-  test('after a reset, the next ban requires as many refusals and lasts as long as the first', async () => {
+  test('after a reset, the next ban takes as many refusals and lasts as long as a first ban', async () => {
     const key = await bannedKey(stack);
-    // The first reset clears a ban, the second only strikes.
+    // The first reset clears a ban; the second clears only strikes.
     for (let round = 0; round < 2; round++) {
       await stack.admin('POST', `/keys/${idOf(key)}/reset`, {});
       const codes: unknown[] = [];

@@ -69,7 +69,7 @@ test('the history shows changes and rollbacks with author and reason', async () 
   expect(out).toMatch(new RegExp(`Z  ${userInfo().username} +set +pro\\.minute 300 -> 320  more of it$`, 'm'));
 });
 
-test('unusual plan values cause a warning before the change', async () => {
+test('a change to unusual plan values prints a warning first', async () => {
   const [less, patient, strict] = await Promise.all([
     ctl('plans', 'set', 'business', '--day', '999'),
     ctl('plans', 'set', 'free', '--ban-after', '481'),

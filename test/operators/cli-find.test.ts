@@ -98,7 +98,7 @@ test('every command for a key accepts its name and prints the id of that key', a
   expect(await run('keys revoke NAME --yes')).toEqual({ id, revoked: true });
 });
 
-test('a name that looks like an id is treated as a name if no key has that id', async () => {
+test('text that looks like an id is treated as a name if no key has that id', async () => {
   const shown = async (word: string) => JSON.parse((await ctl(stack, '--json', 'keys', 'show', word)).out);
   const id = await issueId(stack, { name: 'umbrellacorp' });
   expect(await shown('umbrellacorp')).toMatchObject({ id });
@@ -107,7 +107,7 @@ test('a name that looks like an id is treated as a name if no key has that id', 
   expect(await stateOf(other)).toBe('active');
 });
 
-test('an irreversible command never affects a key whose name is the id of a revoked one', async () => {
+test('an irreversible command never affects a key that has the id of a revoked key as its name', async () => {
   const revoked = await issueId(stack);
   const other = await issueId(stack, { name: revoked });
   const [secret] = (await viewOf(stack, other)).secrets;
@@ -149,7 +149,7 @@ test.for([
   ['3\n', 2, ['active', 'active']],
   ['\n', 2, ['active', 'active']],
   ['\u0003', 2, ['active', 'active']],
-] as const)('on a terminal ctl asks which key is meant: %j', async ([typed, code, states]) => {
+] as const)('on a terminal, ctl asks which key is meant: %j', async ([typed, code, states]) => {
   const name = `double${Math.random()}`;
   const older = await issueId(stack, { name });
   // The newest key is listed first.
@@ -185,7 +185,7 @@ test('secrets and tokens are found by their names, as keys are', async () => {
   const token = made.json as { readonly id: string };
   expect(await run('tokens', 'revoke', 'ann lee')).toEqual({ id: token.id, revoked: true });
 
-  // A text in the form of an id is not treated as a name, because that id may just have been revoked.
+  // Text in the form of an id is not treated as a name, because a token with that id may just have been revoked.
   await stack.admin('POST', '/tokens', { name: token.id, role: 'viewer' });
   const twins = [await addSecret('twin'), await addSecret('Twin')];
   const before = (await activityOf(stack)).length;
@@ -213,7 +213,7 @@ test('ctl keys find prompts on a terminal', async () => {
   expect(started.out()).toContain(id);
 });
 
-test('a part of a name is refused, the keys that match it are listed, and nothing is changed', async () => {
+test('a partial name is refused, matching keys are listed, and nothing is changed', async () => {
   const id = await issueId(stack, { name: 'initech mobile' });
   await issueId(stack, { name: 'initech web' });
   for (const words of [
@@ -231,7 +231,7 @@ test('a part of a name is refused, the keys that match it are listed, and nothin
   expect(await ctl(stack, 'keys', 'show', '000000000000')).toMatchObject({ code: 3, err: 'There is no such key.\n' });
 });
 
-/** Tests what ctl and the console search for when somebody pastes a text. */
+/** Tests what ctl and the console search for when an operator pastes text. */
 
 const { apiKey: pastedKey, credential } = createApiKey();
 const ID = credential.id;
@@ -254,6 +254,6 @@ test.for([
   ['an id', ID, ID, false],
   ['a UUID', '1d9d2e71-70ef-42a0-853b-af79a5ee6eab', '1d9d2e71-70ef-42a0-853b-af79a5ee6eab', false],
   ['a trace id', '0af7651916cd43dd8448eb211c80319c', '0af7651916cd43dd8448eb211c80319c', false],
-] as const)('of %s, only what is no secret is searched for', ([, pasted, text, hadSecret]) => {
+] as const)('the search text for %s contains no secret', ([, pasted, text, hadSecret]) => {
   expect(searchText(pasted)).toEqual({ text, hadSecret });
 });

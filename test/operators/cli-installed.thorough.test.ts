@@ -11,7 +11,7 @@ import { startStack, temporaryFolder } from '../support/stack.ts';
 
 const BIN = 'gateway/operators/cli/bin.js';
 
-/** Copies the package into a node_modules folder, as npm does. @param engine the version of Node that it requires */
+/** Copies the package into a node_modules folder, as npm does. @param engine the Node version that it requires */
 async function installed(engine?: string): Promise<string> {
   const modules = join(await temporaryFolder(), 'node_modules');
   const own = join(modules, 'animal-store-gateway');

@@ -38,7 +38,7 @@ test.for([
   ['--json plans show', 1, 'no_token', '', { DATA_DIR: '/no/such/folder' }],
   ['--json plans show', 1, 'invalid_settings', 'ADMIN_PORT: must be a whole number', { ADMIN_PORT: 'abc' }],
 ] as [string, number, string, string, NodeJS.ProcessEnv][])(
-  '`ctl %s` exits with %i and one line of JSON: %s, %s',
+  '`ctl %s` exits with %i and prints one line of JSON: %s, %s',
   async ([words, exit, code, message, environment]) => {
     const ended = await ctlWith(environment, ...words.split(' '));
     expect([ended.code, ended.out]).toEqual([exit, '']);
@@ -114,7 +114,7 @@ test('bash completes commands, options and their values', async () => {
   ]);
 });
 
-test('bash completes ids and names of keys, secrets and tokens if a gateway answers', async () => {
+test('bash completes the ids and names of keys, secrets and tokens if a gateway responds', async () => {
   const stack = await startStack();
   const acme = idOf(await stack.issueKey({ name: 'acme zoo' }));
   const farm = idOf(await stack.issueKey({ name: 'acme farm' }));
@@ -153,7 +153,7 @@ test('bash completes ids and names of keys, secrets and tokens if a gateway answ
 
 const RED = '\u001b[31m';
 
-/** The command line on a terminal, which the program `script` provides. */
+/** Tests ctl on a terminal that the program `script` provides. */
 
 const onTerminal = ctlOnTerminal.bind(undefined, stack);
 

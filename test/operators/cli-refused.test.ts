@@ -5,7 +5,7 @@ import { lengthText, seconds, time } from '../../gateway/operators/cli/values.ts
 import { ctl } from '../support/ctl.ts';
 import { startStack } from '../support/stack.ts';
 
-/** Input that ctl refuses with a message, without a change. What the admin API refuses is in refused-input.test.ts. */
+/** Input that ctl refuses with a message, without any change. refused-input.test.ts has input that the API refuses. */
 
 const stack = await startStack();
 
@@ -59,7 +59,7 @@ test.for([
   expect((await everything()).map(({ text }) => text)).toEqual(before);
 });
 
-/** Tests how the command line reads and writes values. */
+/** Tests how ctl reads and prints values. */
 
 afterEach(() => vi.unstubAllEnvs());
 
@@ -86,7 +86,7 @@ test.for([
   ['Asia/Kathmandu', '2026-11-21 04:19:06 +05:45', '2026-11-21 04:19:06.123 +05:45'],
   ['America/St_Johns', '2026-11-20 19:04:06 -03:30', '2026-11-20 19:04:06.123 -03:30'],
 ] as const)(
-  'on a terminal in %s, times are printed with its offset, which commands accept',
+  'on a terminal in %s, times are printed with the local UTC offset, and commands accept them',
   ([zone, shown, precise]) => {
     vi.stubEnv('TZ', zone);
     expect([timeText(TIME, { isTTY: true }), preciseTimeText(TIME, { isTTY: true })]).toEqual([shown, precise]);

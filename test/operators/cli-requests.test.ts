@@ -18,7 +18,7 @@ const recorded = (stack: Stack, id: string) =>
 
 const PATIENT = { timeout: 20_000 };
 
-/** Follows the requests until `stop`, which presses Ctrl-C and expects no other end. */
+/** Runs `ctl requests --follow` until `stop` is called. `stop` sends Ctrl-C and expects exit code 0. */
 function follow(stack: Stack, ...more: string[]) {
   const { child, out, err, ended } = ctlProcess(operatorOf(stack), ['requests', '--follow', ...more]);
   const stop = async () => {
@@ -99,7 +99,7 @@ test('ctl requests reads more than one page and counts the repetitions of a refu
   expect(refused).toMatch(/ id +more\n.* {2}1[34]\n/);
 });
 
-test('--key finds a revoked key by its id, and only the id of a whole key is sent', async () => {
+test('--key finds a revoked key by its id; if given a whole key, it sends only the id', async () => {
   const stack = await startStack();
   const [revoked, key] = [await stack.issueKey(), await stack.issueKey()];
   await ask(stack, revoked, 'of-the-revoked');
@@ -130,7 +130,7 @@ test('text from clients cannot manipulate a terminal', async () => {
   expect(followed.out()).not.toMatch(/[^\P{Cc}\n]/u);
 });
 
-test('--follow prints new requests once, oldest first, late ones included, until Ctrl-C', async () => {
+test('--follow prints each new request once, oldest first, even if it is reported late, until Ctrl-C', async () => {
   const slowOne = Promise.withResolvers<void>();
   const core = await faultyCore(async (socket, head) => {
     if (head.includes('slow')) await slowOne.promise;
@@ -168,7 +168,7 @@ test('--follow waits for a gateway that does not respond', async () => {
   await started.stop();
 });
 
-test('--follow with a tag shows only requests of keys with it, and goes on after an outage of Redis', async () => {
+test('--follow with a tag shows only requests of keys with that tag, and continues after an outage of Redis', async () => {
   const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url });
   const [key, other] = [await stack.issueKey({ tags: { customer: 'acme' } }), await stack.issueKey()];
@@ -188,7 +188,7 @@ test('--follow with a tag shows only requests of keys with it, and goes on after
   expect(started.out()).not.toContain('of-another');
 });
 
-test('--follow --json prints one line per request and exits quietly when its reader does', async () => {
+test('--follow --json prints one line per request and exits quietly when its reader exits', async () => {
   const stack = await startStack();
   const command = `${process.execPath} ${CLI} --json requests --follow | head -n 1`;
   const started = startProcess('bash', ['-o', 'pipefail', '-c', command], operatorOf(stack));

@@ -76,7 +76,7 @@ test('ctl activity shows who did what to a key, and why', async () => {
   const lines = (await ctl(stack, 'activity', '--csv')).out.split('\r\n');
   expect(lines[0]).toBe('at,actor,action,target,via,changes,reason,requestId,token,id,targetName');
   expect(lines).toHaveLength(6);
-  // A spreadsheet must not read a reason as a formula.
+  // A spreadsheet must not interpret a reason as a formula.
   expect(lines[2]).toContain(`,disabled true,'=1+1,`);
 });
 

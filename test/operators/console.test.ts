@@ -59,7 +59,7 @@ test('the console page and its files need no token and are isolated from other o
   }
 });
 
-test('every console page is the same file, and no file imports what a browser cannot load', async () => {
+test('every console page is the same file, and no file imports anything that a browser cannot load', async () => {
   const { text } = await send(`${adminUrl}/`);
   for (const page of ['keys', 'key', 'plans', 'bans', 'activity', 'access', 'health'])
     expect((await send(`${adminUrl}/console/${page}?id=anything`)).text).toBe(text);
@@ -69,7 +69,7 @@ test('every console page is the same file, and no file imports what a browser ca
   }
 });
 
-test('the console page and its files contain no data: they are always the same, for everyone', async () => {
+test('the console page and its files contain no data: everyone always gets the same bytes', async () => {
   const other = await startStack({ ADMIN_TOKEN: 'another-token-of-the-tests' });
   await stack.issueKey({ name: 'a customer' });
   await stack.admin('PATCH', '/plans/free', { minute: 61_237 });
@@ -85,7 +85,7 @@ test("everything but the console's files requires the token, including files bes
     expect([path, (await stack.admin('GET', path)).status]).toEqual([path, 404]);
 });
 
-test('an unknown console page gets 404 with the console, which shows that the page does not exist', async () => {
+test('an unknown console page gets 404 with the console, which reports that the page does not exist', async () => {
   const { text } = await send(`${adminUrl}/`);
   for (const path of ['/console/x.js', '/console/foo', '/console/keys/4fXk20LmQa9z', '/console/app.ts/x']) {
     const answer = await send(adminUrl + path);
@@ -94,7 +94,7 @@ test('an unknown console page gets 404 with the console, which shows that the pa
   }
 });
 
-test('the console accepts only GET and HEAD under a name of this machine, and sends 304 for a cached file', async () => {
+test('the console accepts only GET and HEAD, only under a name of this machine, and sends 304 for a cached file', async () => {
   for (const path of files) {
     const url = adminUrl + path;
     const { text, headers } = await send(url);
@@ -110,7 +110,7 @@ test('the console accepts only GET and HEAD under a name of this machine, and se
   }
 });
 
-test('if no token is required, a wrong one is ignored and does not count as a guess', async () => {
+test('where no token is required, a wrong one is ignored and does not count as a guess', async () => {
   for (let sent = 0; sent < 12; sent++)
     expect((await send(`${adminUrl}/`, { key: 'wrong-token-of-the-tests', from: '127.0.0.5' })).status).toBe(200);
   expect((await send(`${adminUrl}/plans`, { key: ADMIN_TOKEN, from: '127.0.0.5' })).status).toBe(200);
@@ -132,7 +132,7 @@ test('the runbook is served without a token, with an anchor for every alert and 
   expect([again.status, again.text]).toEqual([304, '']);
 });
 
-test('every link on every runbook page leads to something that exists', async () => {
+test('no runbook page has a dead link', async () => {
   const pages = await Promise.all(PATHS.map(async (path) => [path, (await send(adminUrl + path)).text] as const));
   const links = pages.flatMap(([path, text]) =>
     [...text.matchAll(/href="([^"]+)"/g)].map(([, href = '']) => [path, href]),
@@ -141,7 +141,7 @@ test('every link on every runbook page leads to something that exists', async ()
   const bad: string[] = [];
   for (const [path = '', href = ''] of links) {
     const { origin, pathname, hash } = new URL(href, adminUrl + path);
-    // The pages link to addresses of an installation on this machine.
+    // Links to other services assume that these run on this machine.
     if (origin !== adminUrl) {
       if (new URL(origin).hostname !== '127.0.0.1') bad.push(`${path}: ${href} leads elsewhere`);
       continue;
@@ -154,7 +154,7 @@ test('every link on every runbook page leads to something that exists', async ()
   expect(bad).toEqual([]);
 });
 
-test('only documents are served below /runbook, by GET and HEAD', async () => {
+test('only documents are served below /runbook, and only for GET and HEAD', async () => {
   for (const path of ['/runbook/', '/runbook/RUNBOOK.md', '/runbook/pages.ts', '/runbook/.env'])
     expect([path, (await send(adminUrl + path)).status]).toEqual([path, 401]);
   expect((await send(`${adminUrl}/runbook`, { method: 'POST' })).status).toBe(405);

@@ -18,7 +18,7 @@ async function findingsOf({ admin }: Pick<Stack, 'admin'>): Promise<string[]> {
     .map(({ status, found, advice }) => [status, found, ...(advice === undefined ? [] : [advice])].join(': '));
 }
 
-/** Sends a hundred requests without a key. A proxy names these clients in turn. For undefined, it names none. */
+/** Sends a hundred requests without a key, as a proxy that names these clients in turn. Undefined: none. */
 async function ask(gateway: string, clients: readonly (string | undefined)[]): Promise<void> {
   for (let sent = 0; sent < REQUESTS; sent++) {
     const client = clients[sent % clients.length];
@@ -55,7 +55,7 @@ test.for([
     [PROXY, undefined],
     '^good: 50 from the connection, 0 from a trusted proxy$',
   ],
-  // A load balancer hides the clients.
+  // This is the case behind a load balancer that hides the clients.
   ['names only private addresses', TRUSTING, ['10.1.2.3', '10.1.2.4'], '^warning: all are private: .*SNAT'],
   [
     'names at least one public address',
@@ -63,7 +63,7 @@ test.for([
     [...Array(99).fill('10.1.2.3'), PROXY],
     '^good: 0 from the connection, 100 from a trusted proxy$',
   ],
-] as const)('the doctor reports on a proxy that %s', async ([, environment, clients, finding]) => {
+] as const)('the doctor reports the state of a proxy that %s', async ([, environment, clients, finding]) => {
   const stack = await startStack(environment);
   await ask(stack.gateway, clients);
   await expect.poll(() => findingsOf(stack)).toEqual([expect.stringMatching(finding)]);
@@ -81,7 +81,7 @@ test.for([
   ['private', '10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 100.64.0.1 100.127.0.1 169.254.1.1'],
   ['private', 'fd00::1 fc00::1 fe80::1 FD00::1'],
   ['public', '9.9.9.9 11.0.0.1 172.15.0.1 172.32.0.1 100.63.0.1 100.128.0.1 192.169.1.1 2001:db8::1 ff02::1'],
-] as const)('these addresses are %s: %s', ([kind, addresses]) => {
+] as const)('these addresses are classified as %s: %s', ([kind, addresses]) => {
   for (const address of addresses.split(' ')) expect([address, networkKindOf(address)]).toEqual([address, kind]);
 });
 

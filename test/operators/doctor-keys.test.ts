@@ -35,7 +35,7 @@ async function storeOf(count: number, isBad: (at: number) => boolean = () => fal
 
 const findingsOf = async (keys: Keys) => (await checkKeys(keys)).map(({ status, found }) => `${status} ${found}`);
 
-/** On a busy machine the result of a check can be a second old when it is reported. */
+/** On a busy machine, the result of a check can be a second old when it is reported. */
 const EVERY_KEY = /^good has every key/;
 const ALL_READ = /^good all 3 can be read/;
 
@@ -47,13 +47,13 @@ test('a malformed network in the oldest of many keys is found, and each key is r
     ),
     expect.stringMatching(EVERY_KEY),
   ];
-  // On a busy machine the check may take longer than one call, so it is repeated.
+  // On a busy machine, the check may take longer than one call, so the call is repeated.
   const before = reads();
   await expect.poll(() => findingsOf(keys), { timeout: 20_000 }).toEqual(found);
   expect((reads() - before) % (3 * 5_200)).toBe(0);
 });
 
-test('the doctor lists ten faults, reports that there are more, and then stops reading keys', async () => {
+test('the doctor lists ten faults, reports that there are more, and stops reading keys', async () => {
   const { keys, ids } = await storeOf(1_400, (at) => at % 100 === 0);
   const before = reads();
   let found: string[] = [];

@@ -31,7 +31,7 @@ async function setUp(settings: Record<string, string> = {}) {
 
 const examine = async (stack: Stack) => (await get<DoctorAnswer>(stack, '/doctor')).findings;
 
-/** The findings other than good ones. The missing replica of a single Redis is left out. */
+/** The findings that are not good. The warning that a single Redis has no replica is left out. */
 const badOf = async (stack: Stack) =>
   (await examine(stack)).filter(({ about, status }) => status !== 'good' && !about.endsWith('replicas'));
 
@@ -96,7 +96,7 @@ test('the doctor reports a Redis that answers but refuses decisions, until it ac
   await expect.poll(async () => [await ask(), ...(await found())]).toEqual([200]);
 });
 
-test("the doctor's advice on plan values works, and its report stays small however many are invalid", async () => {
+test("the doctor's advice on plan values works, and its report stays small however many values are invalid", async () => {
   const { redis, stack } = await setUp();
   await redis.hset('gateway:plans', { 'free.ban_seconds': 'x'.repeat(5_000), 'free.minutes': '60' });
   await expect
@@ -108,7 +108,7 @@ test("the doctor's advice on plan values works, and its report stays small howev
   await expect.poll(() => badOf(stack)).toHaveLength(100);
 });
 
-test('the doctor reports that a ban_after of the former rule is ignored, and warns of a very high one', async () => {
+test('the doctor reports that a ban_after of the former rule is ignored, and warns about a very high value', async () => {
   const { redis, stack } = await setUp();
   await redis.hset('gateway:plans', {
     'free.ban_after': '20',
@@ -128,7 +128,7 @@ test('the doctor reports that a ban_after of the former rule is ignored, and war
       { status: 'warning', found: expect.stringContaining('pro.ban_after is 2401, over eight times') },
     ]);
   expect(await table()).not.toHaveProperty('free.ban_after');
-  // A value that is set now follows the current rule.
+  // A value that is set now applies to the current rule.
   expect((await stack.admin('PATCH', '/plans/free', { ban_after: 20 })).json).toMatchObject({ ban_after: 20 });
   await stack.admin('PATCH', '/plans/pro', { ban_after: 2_400 });
   await expect.poll(() => badOf(stack)).toEqual([]);
@@ -140,7 +140,7 @@ test('the doctor reports that a ban_after of the former rule is ignored, and war
 test('the doctor reports an unreachable Redis and an unreachable core', async () => {
   const { server, stack } = await setUp({ CORE_URL: 'http://127.0.0.1:1' });
   await server.stop();
-  // On a busy machine, the plan table may be outdated by now.
+  // On a busy machine, the doctor may already report that the plan table is outdated.
   const findings = (await badOf(stack)).filter(({ about }) => about !== 'plan table');
   expect(findings.map(({ about, status }) => `${status} ${about}`)).toEqual([
     'fault redis',
@@ -224,7 +224,7 @@ test.for([
   [200, 200, 'good', /^is ready, and answers in \d+ ms$/],
   [204, 200, 'fault', /^is not ready: \/readyz returned 204$/],
   [404, 200, 'warning', /^has no \/readyz: it returned 404$/],
-  // Any answer to the read shows that the core responds.
+  // Any answer to the read shows that the core is running.
   [200, 400, 'good', /^is ready/],
   [200, 404, 'good', /^is ready/],
   [200, 401, 'fault', /^rejects our token$/],
@@ -246,7 +246,7 @@ test('the doctor requires /readyz of several cores, because a core without it ge
   expect(found.map(({ status }) => status).sort()).toEqual(['fault', 'good']);
 });
 
-/** Tests what /readyz reports, without any other request, about a dependency that hangs. */
+/** Tests what /readyz alone, without other requests, reports about a hanging dependency. */
 
 const PATIENT = { timeout: 15_000, interval: 200 };
 
@@ -289,7 +289,7 @@ test('/readyz reports one of several cores that hangs', async () => {
   await polled(stack).toMatch(new RegExp(`^core ${hangs.url} does not answer \\(unknown since \\S+Z\\)\\.$`));
 });
 
-test('/readyz reports a single hanging core from an unanswered request until the next answer', async () => {
+test('/readyz reports a single hanging core from an unanswered request until the core next answers', async () => {
   const core = await hangingCore();
   const stack = await startStack({ CORE_URL: core.url, CORE_TIMEOUT_MS: '300' });
   const key = await stack.issueKey();
@@ -302,7 +302,7 @@ test('/readyz reports a single hanging core from an unanswered request until the
   expect(core.heads.filter((head) => !head.includes('/v1/pets'))).toEqual([]);
 });
 
-test('the first /readyz and the first state for the console wait only briefly for checks and name what hangs', async () => {
+test('the first answers of /readyz and /traffic wait only briefly for the checks, and name what hangs', async () => {
   const [redis, core] = [await ownRedis(), await hangingCore()];
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '5000', CORE_URL: core.url });
   core.hangs = true;
@@ -357,7 +357,7 @@ test('a hanging core is reported in the same way by the console, /readyz, the do
   await expectSameFinding(stack, `core ${core.url}`, 'unknown', 'does not answer');
 });
 
-test('a core that is slow to be ready, and then answers no read, is named', async () => {
+test('a core that becomes ready slowly and then does not answer a read is named', async () => {
   const core = await faultyCore((socket, head) => {
     if (head.startsWith('GET /readyz ')) setTimeout(() => socket.end(OK), 1_300);
   });
@@ -366,7 +366,7 @@ test('a core that is slow to be ready, and then answers no read, is named', asyn
   expect(about).toMatchObject([{ about: `core ${core}`, found: 'does not answer' }]);
 });
 
-test('a fault in the data of a key is reported in the same way everywhere, until the doctor finds it fixed', async () => {
+test('a fault in the data of a key is reported in the same way everywhere, until the doctor finds that it is fixed', async () => {
   const { redis, stack } = await setUp();
   const id = await issueId(stack);
   await redis.hset(hashOf(id), 'plan', 'gold');
@@ -385,7 +385,7 @@ test('a core that expects another token, or whose API fails, is reported in the 
   const stack = await startStack({ CORE_URL: core.core, CORE_TOKEN: 'another-token-than-that' });
   const key = await stack.issueKey();
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(502);
-  // No operator is connected, so only the client's request has shown the fault.
+  // No operator is connected, so the fault is known only from the client's request.
   await polled(stack).toMatch(new RegExp(`^core ${core.core} rejects our token \\(fault since \\S+Z\\)\\.$`));
   await expectSameFinding(stack, `core ${core.core}`, 'fault', 'rejects our token');
   const broken = await faultyCore((socket, head) =>

@@ -30,9 +30,7 @@ function watch(storage: Storage, times: { everyMs: number; withoutDataMs: number
 
 const inSeconds = (more: number) => String(Math.floor(Date.now() / 1_000) + more);
 
-/**
- * Waits until two more edits, one after the other, have been recorded. By then all keys have been checked.
- */
+/** Makes two more edits and waits until each is recorded. By then, all keys have been checked. */
 async function untilLookedAt(stack: Stack, { poll }: typeof expect): Promise<void> {
   for (let round = 0; round < 2; round++) {
     const id = await issueId(stack);
@@ -55,7 +53,7 @@ const LOST_LIMITS = [
   { given: ENTERPRISE, typed: { minute: undefined }, good: ['enterprise', 10, 20], said: 'minute' },
 ];
 
-// Concurrent tests each need their own `expect`, which is bound to the test.
+// Each concurrent test needs its own `expect`, which is bound to that test.
 describe('with two gateways', async () => {
   const [stack, other] = await Promise.all([startStack(withRedis), startStack(withRedis)]);
 
@@ -101,7 +99,7 @@ describe('with two gateways', async () => {
     }
   });
 
-  test.concurrent('a plan without limits raises an alarm, and the last valid limits stay in force until others are set', async ({
+  test.concurrent('an edit that leaves a key without limits is logged as an error, and its last valid limits stay in force until others are set', async ({
     expect,
   }) => {
     const keys = await Promise.all(LOST_LIMITS.map(({ given }) => stack.issueKey(given)));
@@ -163,7 +161,7 @@ describe('with two gateways', async () => {
   });
 });
 
-test('an edit by hand is recorded before the change that hides it', async () => {
+test('an edit by hand is recorded before a change that overwrites it', async () => {
   const under = await redisUnderTest(REDIS_URL);
   const { id } = await under.createKey();
   await redis.hset(hashOf(id), { minute: '7', banned_until: inSeconds(600) });
@@ -178,7 +176,7 @@ test('an edit by hand is recorded before the change that hides it', async () => 
   ]);
 });
 
-test('a ban by a decision is not mistaken for an edit if the clock is set back, and lifting it by hand is detected', async () => {
+test('a ban by a decision is not mistaken for an edit when the clock is set back, and lifting it by hand is detected', async () => {
   const under = await redisUnderTest(REDIS_URL);
   under.setPlan('free', { minute: 5, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 600 });
   const credential = await under.createKey();
@@ -220,7 +218,7 @@ test('a key deleted by hand is recorded once, and a backup restores it', async (
   expect(await viewOf(stack, id)).toMatchObject({ state: 'active' });
 });
 
-test('an entry that is not a key, typed into the list of keys, is removed without a revocation', async () => {
+test('an entry that was typed into the list of keys but is not a key is removed, not revoked', async () => {
   const stack = await fresh();
   await redis.zadd('gateway:keys', 1_795_132_800, 'ForeignKey01');
   watch(new RedisStorage(redis), { everyMs: 20, withoutDataMs: 100 });
@@ -228,7 +226,7 @@ test('an entry that is not a key, typed into the list of keys, is removed withou
   expect(await redis.zscore('gateway:keys', 'ForeignKey01')).toBeNull();
 });
 
-test('edits are detected in the plans that the plan cache has read, and only an edit causes another read', async () => {
+test('edits are detected in the plans that the plan cache has read, and the plans are read again only after an edit', async () => {
   await redis.flushdb();
   const connection = await connectedRedis(REDIS_URL);
   const storage = new RedisStorage(connection);
@@ -239,7 +237,7 @@ test('edits are detected in the plans that the plan cache has read, and only an 
   watch(storage, { everyMs: 5, withoutDataMs: 60_000 }, planCache);
   await sleep(500);
   expect(sent('zrange')).toBeGreaterThan(5);
-  // The table was read once, and so was its stored copy.
+  // The table and its stored copy were each read once.
   expect(sent('hgetall')).toBe(2);
   await redis.hset('gateway:plans', 'free.minute', '61');
   await planCache.refresh();

@@ -12,7 +12,7 @@ const { url, fresh } = await operatorsRedis();
 
 const explained = async (stack: Stack, id: string) => (await get<DecisionsAnswer>(stack, `/decisions/${id}`)).decisions;
 
-/** Only the day limit matters, so tokens do not refill during the test. */
+/** Only the day limit of 1 is reached. Its token does not refill during the test. */
 const tight = { plan: 'free', minute: 1_000, day: 1 };
 
 describe.for(bothStacks(url))('with %s', ([, environment]) => {
@@ -40,7 +40,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect([minute.before, day.before]).toEqual([minute.after, day.after]);
     expect(day.after).toBeLessThan(1);
     expect(Math.abs(Date.parse(why.at as string) - Date.now())).toBeLessThan(60_000);
-    // X-RateLimit-Reset is the time at which the missing part has refilled.
+    // X-RateLimit-Reset is the time at which the missing part of the bucket will have refilled.
     const missing = (1 - day.after) * 86_400_000;
     const fullAt = Number(refused.headers['x-ratelimit-reset']) * 1_000;
     expect(Math.abs(Date.parse(why.at as string) + missing - fullAt)).toBeLessThan(1_500);
@@ -72,7 +72,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect([answer.status, answer.json]).toEqual([404, expect.objectContaining({ code: 'not_found' })]);
   });
 
-  test('a key is explained with its state and its last decisions, the newest first, without secrets', async () => {
+  test('the explanation of a key has its state and its last decisions, newest first, but no secrets', async () => {
     const stack = await fresh(environment);
     const [key, other] = [await stack.issueKey(tight), await stack.issueKey()];
     const asked = [await ask(stack, key), await ask(stack, key), await ask(stack, other)];

@@ -8,7 +8,7 @@ import { type Answer, send, sendBytes } from '../support/http.ts';
 import { get, tokenFor } from '../support/operators.ts';
 import { type Stack, startStack, ADMIN_TOKEN as TOKEN } from '../support/stack.ts';
 
-/** Tests who may reach the operators' listeners, and as which actor. */
+/** Tests who may reach the operators' listeners, and which actor is recorded. */
 
 const NEW_KEY = { name: 'test', plan: 'free' };
 
@@ -52,11 +52,11 @@ test('nothing, not even public files, can be read under a name other than loopba
   const elsewhere = { headers: { Host: `evil.example:${port}` } };
   for (const path of ['/keys', '/metrics', '/livez'])
     expect((await stack.admin('GET', path, undefined, elsewhere)).status).toBe(403);
-  // HTTP/1.0 has no Host. Health checks use it, browsers do not.
+  // HTTP/1.0 requires no Host header. Health checks use it; browsers do not.
   expect(await sendBytes(stack.adminUrl, 'GET /livez HTTP/1.0\r\n\r\n')).toMatch(/^HTTP\/1\.1 200 /);
 });
 
-test('a page of another origin can read no answer, and a preflight allows nothing', async () => {
+test('a page of another origin cannot read answers, and a preflight allows nothing', async () => {
   const headers = {
     Origin: 'https://evil.example',
     'Access-Control-Request-Method': 'DELETE',
@@ -71,13 +71,13 @@ test('a page of another origin can read no answer, and a preflight allows nothin
   }
 });
 
-test('ten different wrong tokens within a minute block their address, even for the right one, but not for probes', async () => {
+test('ten different wrong tokens within a minute block their address, even with the right token, except for probes', async () => {
   const other = await startStack();
   const ask = (key: string | undefined, path = '/plans', from = '127.0.0.2') =>
     send(other.adminUrl + path, { key, from });
   const without = await Promise.all(Array.from({ length: 12 }, () => ask(undefined)));
   expect(without.map(({ status }) => status)).toEqual(Array(12).fill(401));
-  // A program that repeats a revoked token locks nobody out.
+  // A program that keeps sending a revoked token locks nobody out.
   const { id, token: revoked } = await tokenFor(other, 'viewer', 'cron');
   await other.admin('DELETE', `/tokens/${id}`);
   for (let at = 0; at < 12; at++) expect((await ask(revoked)).status).toBe(401);
@@ -134,7 +134,7 @@ const actorOf = async (stack: Stack) => (await activityOf(stack, '?limit=1'))[0]
 
 const trusting = await startStack({ ACTOR_HEADER: HEADER, TRUSTED_PROXIES: '127.0.0.1' });
 
-test('a trusted proxy names the actor, whatever the body contains', async () => {
+test('a trusted proxy sets the actor, whatever the body contains', async () => {
   await createKey(trusting, { 'x-forwarded-user': 'ada@example.com' }, { author: 'eve' });
   expect(await actorOf(trusting)).toBe('ada@example.com');
   await createKey(trusting, { 'x-forwarded-user': Buffer.from('Jürgen').toString('latin1') });
@@ -157,7 +157,7 @@ test('the token, not the actor, decides what is allowed', async () => {
 test.for([
   ['from any other peer', { ACTOR_HEADER: HEADER, TRUSTED_PROXIES: '10.0.0.0/8' }],
   ['without the setting', { TRUSTED_PROXIES: '127.0.0.1' }],
-] as const)('%s the actor header is ignored', async ([, environment]) => {
+] as const)('%s, the actor header is ignored', async ([, environment]) => {
   const stack = await startStack(environment);
   await createKey(stack, { 'x-forwarded-user': 'eve' });
   expect(await actorOf(stack)).toBe('unknown');

@@ -13,11 +13,11 @@ import { temporaryFolder } from '../support/stack.ts';
 
 const settingsIn = (DATA_DIR: string) => ({ DATA_DIR, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'silent' });
 
-/** Starts a gateway that is expected to fail, after the shell command `limits`. */
+/** Runs the shell command `limits`, then starts a gateway that is expected to fail. */
 const failedStart = (DATA_DIR: string, limits = ':'): Promise<Ended> =>
   startProcess('sh', ['-c', `${limits}; exec ${process.execPath} gateway/main.ts`], settingsIn(DATA_DIR)).ended;
 
-test('three simultaneous starts on a new folder agree on one token, 300 times, which only its owner can read', async () => {
+test('three simultaneous starts in a new folder agree on one token, which only the owner can read, 300 times in a row', async () => {
   const folder = await temporaryFolder();
   for (let round = 0; round < 300; round++) {
     const directory = join(folder, String(round));
@@ -29,7 +29,7 @@ test('three simultaneous starts on a new folder agree on one token, 300 times, w
   }
 });
 
-test('gateways that start at once agree on one token, and each requires it', async () => {
+test('gateways that start at the same time agree on one token, and each requires it', async () => {
   const DATA_DIR = await temporaryFolder();
   const { url: REDIS_URL } = await emptyDatabase();
   const gateways = await Promise.all(
@@ -42,25 +42,25 @@ test('gateways that start at once agree on one token, and each requires it', asy
   }
 });
 
-/** The message about a file without a token. */
+/** The message about a file without a valid token. */
 const sentenceOn = (folder: string): string =>
   `${tokenFile(folder)} does not contain a token of at least 16 characters without spaces. ` +
   'Remove the file and restart the gateway, which creates a new one, or set ADMIN_TOKEN.';
 
 test.for([
-  ['nothing', ''],
+  ['no text', ''],
   ['a blank line', '\n'],
   ['one character', 'x'],
   ['15 characters', 'x'.repeat(15)],
   ['two words', 'sixteen characters and more'],
-] as const)('a stored token that is %s is refused and not changed', async ([, text]) => {
+] as const)('a token file with %s is refused and not changed', async ([, text]) => {
   const folder = await temporaryFolder();
   await writeFile(tokenFile(folder), text);
   await expect(keptToken(folder)).rejects.toThrow(sentenceOn(folder));
   expect(await readFile(tokenFile(folder), 'utf8')).toBe(text);
 });
 
-test('an empty token file stops a start and the command line with a message', async () => {
+test('with an empty token file, the gateway and ctl exit with a message', async () => {
   const folder = await temporaryFolder();
   await writeFile(tokenFile(folder), '');
   const command = startProcess(process.execPath, [CLI, 'plans', 'show'], { DATA_DIR: folder }).ended;
@@ -68,7 +68,7 @@ test('an empty token file stops a start and the command line with a message', as
   expect(await Promise.all([failedStart(folder), command])).toEqual([refused, refused]);
 });
 
-test('a start on a full disk fails with a message and leaves no file; a later start creates a token', async () => {
+test('a start on a full disk fails with a message and leaves no file behind; a later start creates a token', async () => {
   const folder = await temporaryFolder();
   const { code, err } = await failedStart(folder, 'ulimit -f 0');
   expect(code).toBe(1);
@@ -78,7 +78,7 @@ test('a start on a full disk fails with a message and leaves no file; a later st
   expect((await send(`${addresses.admin}/plans`)).status).toBe(401);
 });
 
-test('a service cannot be created with an empty token, which is not the same as none', () => {
+test('a service cannot be created with an empty list of tokens or with an empty token', () => {
   for (const tokens of [[], [''], ['token-of-the-tests', '']])
     expect(() => bearerTokens(() => tokens)).toThrow('The token of a service must not be empty.');
 });

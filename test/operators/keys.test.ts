@@ -8,7 +8,7 @@ import { ctl } from '../support/ctl.ts';
 import { ask, get, hashOf, issueId, operatorsRedis, pagesOf, statusOf, viewOf } from '../support/operators.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
-/** Keys as operators see and change them. */
+/** How operators see and change keys. */
 
 const { url, redis, fresh } = await operatorsRedis();
 
@@ -47,7 +47,7 @@ describe.for(bothStacks(url))('lists with %s', async ([, environment]) => {
     ['sort=name&name=acme&plan=free', ['acme one']],
     ['near=100', ['refused']],
     ['near=76', ['refused']],
-    // Of its 20 requests a day, Loud has sent 15.
+    // Loud has sent 15 of its 20 requests a day.
     ['near=75', ['refused', 'Loud']],
     ['near=75&name=OU', ['Loud']],
     ['near=75&limit=1&offset=4', ['Loud']],
@@ -98,7 +98,7 @@ describe.for(bothStacks(url))('lists with %s', async ([, environment]) => {
     expect(text).not.toContain(quiet);
   });
 
-  test('a key shows when it was last used', async () => {
+  test('the view of a key shows when it was last used', async () => {
     const [used] = await keysOf(stack, '/keys?name=quiet');
     const [unused] = await keysOf(stack, '/keys?name=acme%20two');
     expect(used).toMatchObject({ lastUsedAt: expect.stringMatching(/^\d{4}-.*Z$/) });
@@ -120,7 +120,7 @@ test('keys without a request for a given time are listed, including those never 
   expect(await namesOf(stack, `/keys?unusedSeconds=${30 * 86_400}&sort=idle`)).toEqual(['never', 'idle']);
 });
 
-test('a call checks a limited number of keys and returns where to continue, and ctl reads to the end', async () => {
+test('one call checks a limited number of keys and returns where to continue; ctl reads to the end', async () => {
   const stack = await fresh();
   const old = await keyWith(stack, 'old and loud', 2);
   const places = Array.from({ length: 5_200 }, (_, at) => [
@@ -159,7 +159,7 @@ test('a key without usable limits never counts as near its limit', async () => {
   expect(await get(stack, '/keys?near=1')).toMatchObject({ total: 1, keys: [] });
 });
 
-/** Changes of a key. */
+/** Changes to a key. */
 
 describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
@@ -270,7 +270,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect(await activityOf(stack)).toEqual(before);
   });
 
-  test('all concurrent changes of one key take effect', async () => {
+  test('all concurrent changes to one key take effect', async () => {
     const key = await stack.issueKey();
     const answers = await Promise.all([
       change(stack, key, { minute: 11 }),
@@ -283,7 +283,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
 });
 
 test.for(bothStacks(url))(
-  'with %s many keys are listed in pages without omission or repetition and found by a part of their name',
+  'with %s, many keys are listed in pages without omission or repetition, and found by part of their name',
   async ([, environment]) => {
     const stack = await fresh(environment);
     const names = Array.from({ length: 25 }, (_, at) => (at % 10 === 0 ? `Acme ${at}` : `other ${at}`));

@@ -8,15 +8,13 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
 
-/**
- * An operator's change is in force on every gateway within a second. The other half second allows for a busy machine.
- */
+/** An operator's change takes effect on every gateway within a second. Half a second more allows for a busy machine. */
 const LIMIT_MS = 1_500;
 
 const { url, redis } = await emptyDatabase();
 const stacks = await Promise.all(Array.from({ length: 4 }, () => startStack(onRedis(url))));
 const [first] = stacks as [Stack, ...Stack[]];
-// A test that polls must not be banned.
+// The keys that a test polls with must not be banned.
 for (const plan of ['free', 'pro']) await first.admin('PATCH', `/plans/${plan}`, { ban_after: 1_000_000 });
 
 /** The milliseconds until every gateway returns the expected answer for the key, and keeps returning it. */
@@ -26,7 +24,7 @@ async function spread(key: string, isThere: (answer: Answer) => boolean): Promis
     stacks.map(async (stack) => {
       while (!isThere(await ask(stack, key))) {
         if (performance.now() - startedAt > 10_000) throw new Error('The expected answer was not received.');
-        // Without a pause, the gateways would have no time for anything else.
+        // Without this pause, the gateways in this process would get no time for anything else.
         await sleep(20);
       }
       return performance.now() - startedAt;
@@ -43,14 +41,14 @@ function print(what: string, ms: number): void {
 
 const hasLimit = (limit: number) => (answer: Answer) => answer.headers['x-ratelimit-limit'] === String(limit);
 
-// A value that is not in force anywhere yet, even at a second attempt.
+// Incremented before each edit, so that even a retry sets a value that is not yet in force anywhere.
 let limit = 5_000;
 
 test.for([
   ['HSET by hand', (minute: number) => redis.hset('gateway:plans', 'pro.minute', minute)],
   ['PATCH /plans/pro', (minute: number) => first.admin('PATCH', '/plans/pro', { minute })],
   ['ctl plans set', (minute: number) => ctl(first, 'plans', 'set', 'pro', '--minute', String(minute))],
-] as const)('a plan edit with %s takes effect everywhere within a second', TIMED, async ([what, edit]) => {
+] as const)('a plan edit by %s takes effect everywhere within a second', TIMED, async ([what, edit]) => {
   const key = await first.issueKey({ plan: 'pro' });
   const answer = (await edit(++limit)) as { status?: number; code?: number };
   if (answer.status !== undefined) expect(hasLimit(limit)(await ask(first, key))).toBe(true);
@@ -79,7 +77,7 @@ test('an edit of a plan refunds no tokens on any gateway', async () => {
   expect(dayLeft(await ask(first, key))).toBeLessThan(Math.min(before, 9_000));
 });
 
-test('a raised limit admits a refused client within its new refill time', TIMED, async () => {
+test('after a limit is raised, a refused client is admitted within the new refill time', TIMED, async () => {
   await first.admin('PATCH', '/plans/free', { minute: 1 });
   const key = await first.issueKey({ plan: 'free' });
   await spread(key, hasLimit(1));

@@ -47,7 +47,7 @@ test('an operation of each kind is described with its role, parameters and bodie
   expect(paths['/tokens']?.post?.description).toBe('Needs the role admin.');
 });
 
-test('each operation refuses a parameter that is not described, and names the described ones', async () => {
+test('each operation refuses an undescribed parameter and names those that it accepts', async () => {
   const stack = await startStack();
   const { paths } = describeOperations(ROUTES);
   for (const { method, path } of ROUTES) {
@@ -63,7 +63,7 @@ test('each operation refuses a parameter that is not described, and names the de
   expect(json).toMatchObject({ message: expect.stringMatching(/^as_\w{12}_….* is not a parameter/) });
 });
 
-/** activity.test.ts calls all operations that write. */
+/** activity.test.ts calls all write operations. */
 test('each read operation answers as described', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ name: 'acme', minute: 1 });
@@ -91,10 +91,10 @@ test('each read operation answers as described', async () => {
 });
 
 test.for([
-  ['a member that is not described', { role: 'admin', rank: 1 }, /additional properties/],
-  ['a member that is missing', { name: 'ann' }, /required property 'role'/],
-  ['a value that is not described', { role: 'root' }, /allowed values/],
-] as const)('%s is detected by the check of answers', async ([, body, fault]) => {
+  ['an undescribed member', { role: 'admin', rank: 1 }, /additional properties/],
+  ['a missing member', { name: 'ann' }, /required property 'role'/],
+  ['an undescribed value', { role: 'root' }, /allowed values/],
+] as const)('the check of answers detects %s', async ([, body, fault]) => {
   const url = await serveHttp((_request, response) => {
     response.writeHead(200, { 'content-type': 'application/json', 'x-request-id': 'r1' }).end(JSON.stringify(body));
   });

@@ -29,7 +29,7 @@ const versionOf = async (stack: Stack) => (await stack.admin('GET', '/plans')).h
 const CONFLICT = { code: 'conflict', message: expect.any(String), status: 409 };
 
 describe.for(bothStacks(url))('with %s', ([, environment]) => {
-  test('of many changes based on the same version, exactly one is made; the others get a conflict and change nothing', async () => {
+  test('of many changes based on the same version, exactly one is made; the others get 409 and change nothing', async () => {
     const stack = await fresh(environment);
     const version = await versionOf(stack);
     const made = (at: number) => patch(stack, at % 2 === 0 ? 'free' : 'pro', { minute: 400 + at }, version);
@@ -42,7 +42,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
       free: { minute: winner % 2 === 0 ? 400 + winner : 60 },
       pro: { minute: winner % 2 === 0 ? 300 : 400 + winner },
     });
-    // A client repeats a change whose answer was lost.
+    // A client repeats a change because its answer was lost.
     expect((await made(winner)).status).toBe(200);
     expect(await historyOf(stack)).toHaveLength(1);
     expect((await patch(stack, 'pro', { minute: 301 }, await versionOf(stack))).status).toBe(200);
@@ -108,7 +108,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     await stack.admin('DELETE', `/keys/${idOf(revoked)}`);
     const ban = await stack.admin('PUT', `/keys/${idOf(busy)}/ban`, { seconds: 600, reason: 'scraping' });
     const { bannedUntil } = ban.json as { bannedUntil: string };
-    // A day limit hardly refills in an hour, so the duration of this test does not matter.
+    // A day limit hardly refills within the hour of a trial, so the duration of this test does not matter.
     expect((await stack.admin('POST', '/plans/free/try', { day: 5 })).json).toEqual({
       keys: 3,
       requests: 26,
@@ -128,7 +128,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
 });
 
 /** Only one process can open the embedded database, so only Redis can be edited by hand while a gateway runs. */
-test('a rollback of a change that the sender did not see, or of overwritten fields, is refused', async () => {
+test('a rollback is refused if there is a later change, or if the fields were overwritten', async () => {
   const stack = await fresh();
   await patch(stack, 'free', { minute: 90 });
   const [seen] = await historyOf(stack);
@@ -199,7 +199,7 @@ test('the history in Redis keeps the last thousand changes', async () => {
   expect((await historyOf(stack, '?limit=1000')).length).toBe(1_000);
 });
 
-test('the history of the embedded limiter survives a restart', async () => {
+test('the plan history of an embedded gateway survives a restart', async () => {
   const DATA_DIR = await temporaryFolder();
   const first = await startStack({ DATA_DIR });
   await patch(first, 'free', { minute: 91, author: 'ada' });
@@ -208,7 +208,7 @@ test('the history of the embedded limiter survives a restart', async () => {
   expect(await historyOf(second)).toMatchObject([{ author: 'ada' }]);
 });
 
-test('all concurrent changes of plans take effect', async () => {
+test('all concurrent changes to plans take effect', async () => {
   const stack = await fresh();
   await Promise.all(
     (['free', 'pro', 'business'] as const).map((plan, at) =>
@@ -252,7 +252,7 @@ test('an exported plan table has no drift, in YAML and in JSON', () => {
   expect(driftOf(DEFAULT_PLANS, parsePlanFile(JSON.stringify(parsePlanFile(yaml))))).toEqual([]);
 });
 
-test('a plan file marks an absent number with null', () => {
+test('in a plan file, null marks an absent number', () => {
   const table = { ...DEFAULT_PLANS, free: { ...DEFAULT_PLANS.free, ban_after: 20 } };
   expect(driftOf(table, parsePlanFile(toYaml(DEFAULT_PLANS)))).toMatchObject([
     { field: 'free.ban_after', from: '20', to: undefined },
@@ -263,7 +263,7 @@ test('a plan file marks an absent number with null', () => {
   ]);
 });
 
-test('drift is every difference from the file, including values left at their default', () => {
+test('drift covers every difference from the file, including values left at their default', () => {
   const file = parsePlanFile('free: { minute: 61, mode: enforce }\npro:\n  mode: shadow # to be seen\n');
   expect(driftOf(DEFAULT_PLANS, file)).toMatchObject([
     { field: 'free.minute', from: '60', to: '61' },

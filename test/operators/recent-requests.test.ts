@@ -8,7 +8,7 @@ import { cleanUp } from '../support/clean-up.ts';
 
 const BUCKETS = ['minute', 'day'].map((name) => ({ name, limit: 60, window: 60, tokens: 0, fraction: 0 }));
 
-/** A record of a request with a key, as a gateway would make it. */
+/** A record of a request with a key, as a gateway would create it. */
 const seen = (id: string, keyId: string, outcome: 'admitted' | 'refused') =>
   ({
     ...{ id, request: { method: 'GET' }, canonical: { path: '/v1/pets' }, network: '192.0.2.1', keyId, outcome },
@@ -33,7 +33,7 @@ test('refusals are kept longer than successes, and an aggressive client displace
   expect(refused.map(({ requestId }) => requestId)).toContain('calm refused');
 });
 
-test('admitted requests that fail do not displace served ones', async () => {
+test('admitted requests that fail do not displace successful ones', async () => {
   const recent = new RecentRequests(100, { version: 'a version' });
   const inFlight = Array.from({ length: 5 }, (_, at) => seen(`slow ${at}`, 'loud', 'admitted'));
   for (let at = 0; at < 40; at++) {
@@ -52,7 +52,7 @@ test('admitted requests that fail do not displace served ones', async () => {
   expect(served.map(({ requestId }) => requestId)).toEqual(Array.from({ length: 40 }, (_, at) => `served ${39 - at}`));
 });
 
-test('a refusal is only counted in an entry of its own key, however many others were kept since', async () => {
+test('a refusal is counted only in an entry of its own key, however many refusals of other keys followed', async () => {
   vi.useFakeTimers({ toFake: ['Date'] });
   cleanUp(() => vi.useRealTimers());
   const recent = new RecentRequests(100, { version: 'a version' });

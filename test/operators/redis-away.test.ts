@@ -19,13 +19,13 @@ import { startWithReplica } from '../support/replica.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 import { eventually, startWorkers } from '../support/workers.ts';
 
-/** Errors that operators get if Redis is down or slow, a change is incomplete, or no replica has it. */
+/** Errors that operators get if Redis is down or slow, or if a change is incomplete or on no replica. */
 
 const { url, redis, fresh } = await operatorsRedis();
 
 const UNAVAILABLE = { code: 'unavailable', message: expect.any(String), status: 503 };
 
-test('without Redis the admin listener answers 503 with the reason, and no digest is logged', async () => {
+test('without Redis, the admin listener answers 503 with the reason, and no digest is logged', async () => {
   const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
   const reason = async () => (await get<{ message: string }>(stack, '/keys')).message;
@@ -45,7 +45,7 @@ test('without Redis the admin listener answers 503 with the reason, and no diges
   expect(JSON.stringify(stack.log)).not.toMatch(/secret:|secretive/);
 });
 
-test('a reset during an outage of Redis gets 503 and is not made later, when Redis is back', async () => {
+test('a reset during an outage of Redis gets 503 and is not made once Redis is back', async () => {
   const server = await ownRedis({ appendonly: 'yes', dir: await temporaryFolder() });
   const stack = await startStack({ REDIS_URL: server.url });
   const key = await stack.issueKey();
@@ -103,18 +103,18 @@ test('a plan change whose audit entry cannot be written succeeds with a warning'
   expect((await ctl(stack, 'plans', 'set', 'free', '--minute', '62')).err).toContain(
     'Note: The change is in force, but the plan history could not be written.',
   );
-  // Meanwhile the table is read several times. Each read would detect a change that was not recorded.
+  // During this time, the gateway reads the table several times, and each read would detect an unrecorded change.
   await sleep(600);
   expect(stack.log.filter(({ level }) => level >= 50)).toHaveLength(2);
 });
 
-/** A gateway over a Redis with a replica. */
+/** Starts a gateway that uses a Redis with a replica. */
 async function setUp() {
   const replicated = await startWithReplica();
   return { ...replicated, stack: await startStack(onRedis(replicated.url)) };
 }
 
-/** The answer to a change that no replica has. */
+/** The answer to a change that no replica has confirmed. */
 const REPEATABLE = {
   status: 503,
   json: {
@@ -143,14 +143,14 @@ test('a revocation gets 503 on every gateway until a replica has it, and 404 aft
   replica.pause();
   for (const stack of [one, other])
     expect(await Promise.all([deleted(stack, paths), rotated(stack)])).toEqual([[503, 503, 503], 503]);
-  // The changes were made, so the log must record who made them.
+  // The changes were made, so the log must name their actors.
   const logged = [...one.log, ...other.log].filter(({ msg }) => msg === 'activity').map((line) => line.activity);
   const actions = logged.map((activity) => (activity as { action: string }).action);
   const revocations = actions.filter((action) => action.endsWith('.revoke'));
   expect(revocations.sort()).toEqual(['key.revoke', 'secret.revoke', 'token.revoke']);
   replica.resume();
   for (const stack of [other, one]) await expect.poll(() => deleted(stack, paths)).toEqual([404, 404, 404]);
-  // The repeated call cannot determine which secret has replaced it.
+  // The repeated call cannot determine which secret replaced the old one.
   expect(await rotated(other)).toBe(404);
 });
 
@@ -189,7 +189,7 @@ test('a restored key gets 503 until a replica has it, even when the restore is r
   await expect.poll(async () => (await restored()).json).toMatchObject({ restored: 0, present: 1 });
 });
 
-test('a reset that no replica has gets 503 with a note that it was made, and can be repeated safely', async () => {
+test('a reset that no replica has gets 503 with a note that it was made, and is safe to repeat', async () => {
   const { replica, stack } = await setUp();
   const id = await issueId(stack);
   await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 600 });
@@ -227,7 +227,7 @@ test('a rollback that no replica has can be repeated, and the change stays rolle
   expect(await minute()).toBe(1);
 });
 
-test('a gateway that answers is not reported as silent while Redis refuses writes', async () => {
+test('while Redis refuses writes, a gateway that answers is not reported as silent', async () => {
   const { url } = await ownRedis();
   const [here] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
   const missing = async () => ((await here.admin('/requests')).json as RequestsAnswer).missing;

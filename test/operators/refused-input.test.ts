@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { startStack } from '../support/stack.ts';
 
-/** Requests that the admin API refuses, each with its fault. */
+/** Requests that the admin API refuses, each with the reported fault. */
 
 const stack = await startStack();
 const ID = idOf(await stack.issueKey());

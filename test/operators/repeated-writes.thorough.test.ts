@@ -10,9 +10,9 @@ import { ask, get, hashOf } from '../support/operators.ts';
 import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
-// These tests wait for the operators' deadlines, which are seconds long.
+// These tests wait for the deadlines of operators' calls, which are seconds long.
 
-/** A gateway with the shortest deadlines for decisions, a network in between, and a Redis that can be stopped. */
+/** Starts a Redis that can be paused, a proxy in front of it, and a gateway with the default deadline for decisions. */
 async function setUp() {
   const server = await ownRedis();
   const proxy = await startFaultProxy(server.url);
@@ -26,7 +26,7 @@ const DAY = { graceSeconds: 86_400 };
 const secretsOf = async (redis: Redis, key: string): Promise<number> =>
   (await redis.hkeys(hashOf(idOf(key)))).filter((field) => field.startsWith('secret:')).length;
 
-/** Repeats until Redis decides, because a key's first request may arrive while Redis still recovers. */
+/** Repeats the request until Redis decides on it, because Redis may still be recovering. */
 async function statusOf(stack: Stack, key: string): Promise<number> {
   for (;;) {
     const { status } = await ask(stack, key);
@@ -41,33 +41,30 @@ const listed = async (stack: Stack) => (await get<KeysAnswer>(stack, '/keys')).k
 const existing = async (redis: Redis): Promise<string[]> =>
   (await redis.keys('gateway:key:*')).map((name) => name.slice('gateway:key:{'.length, -1)).sort();
 
-test.for([150, 1_500])(
-  "while Redis pauses for %i ms, which is longer than a decision waits, operators' writes are delayed and none fails",
-  async (ms) => {
-    const { server, stack } = await setUp();
-    const key = await stack.issueKey();
-    server.pause();
-    const answers = [
-      stack.admin('POST', '/keys', { name: 'late', plan: 'free' }),
-      stack.admin('PATCH', `/keys/${idOf(key)}`, { name: 'renamed' }),
-      stack.admin('PATCH', '/plans/free', { minute: 61 }),
-      rotate(stack, key, DAY),
-    ];
-    await sleep(ms);
-    server.resume();
-    expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([201, 200, 200, 201]);
-    expect(await statusOf(stack, keyIn(await (answers[0] as Promise<Answer>)))).toBe(200);
-    expect(await statusOf(stack, key)).toBe(200);
-    expect(await statusOf(stack, keyIn(await (answers[3] as Promise<Answer>)))).toBe(200);
-  },
-);
+test.for([150, 1_500])("while Redis is paused for %i ms, operators' writes are delayed, but none fails", async (ms) => {
+  const { server, stack } = await setUp();
+  const key = await stack.issueKey();
+  server.pause();
+  const answers = [
+    stack.admin('POST', '/keys', { name: 'late', plan: 'free' }),
+    stack.admin('PATCH', `/keys/${idOf(key)}`, { name: 'renamed' }),
+    stack.admin('PATCH', '/plans/free', { minute: 61 }),
+    rotate(stack, key, DAY),
+  ];
+  await sleep(ms);
+  server.resume();
+  expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([201, 200, 200, 201]);
+  expect(await statusOf(stack, keyIn(await (answers[0] as Promise<Answer>)))).toBe(200);
+  expect(await statusOf(stack, key)).toBe(200);
+  expect(await statusOf(stack, keyIn(await (answers[3] as Promise<Answer>)))).toBe(200);
+});
 
-/** Long enough to act between a write and its reply. */
+/** The delay of a reply, long enough for the test to act before it arrives. */
 const REPLY_MS = 300;
 
 /**
- * Starts a write, and cuts its connection after Redis has made it but before the reply.
- * @param isForLong whether the network stays away for longer than anyone waits
+ * Starts a write, and cuts its connection after Redis has executed it but before the reply arrives.
+ * @param isForLong whether the network stays down until the write has failed
  */
 async function loseAnswer(
   { proxy, stack }: Pick<Awaited<ReturnType<typeof setUp>>, 'proxy' | 'stack'>,
@@ -130,7 +127,7 @@ describe('writes whose reply was lost with the connection', async () => {
   });
 });
 
-test('a key that exists although its operator got 503 is listed', async () => {
+test('a key that was created despite a 503 is listed', async () => {
   const rig = await setUp();
   const write = () => rig.stack.admin('POST', '/keys', { name: 'new', plan: 'free' });
   const isDone = async () => (await existing(rig.redis)).length === 1;
@@ -138,7 +135,7 @@ test('a key that exists although its operator got 503 is listed', async () => {
   expect(await listed(rig.stack)).toEqual(await existing(rig.redis));
 });
 
-test('the secret in use stays valid if a rotation was made despite a 503 and is repeated', async () => {
+test('if a rotation was made despite a 503 and is repeated, the secret in use stays valid', async () => {
   const rig = await setUp();
   const { redis, stack } = rig;
   const key = await stack.issueKey();

@@ -89,7 +89,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
     });
     expect(await reasonOf(await ask(stack, (json as { key: string }).key))).toContain('lacks the scope for GET');
     expect(await reasonOf(await ask(stack, await stack.issueKey(), '/nowhere'))).toMatch(/could not be found/);
-    // Clients often try keys on /v1/limits, because it takes no token.
+    // Clients often try keys on /v1/limits, because it costs no token.
     for (const [key, outcome] of [
       [disabled, 'disabled'],
       [revoked, 'unknown'],
@@ -114,7 +114,7 @@ function expectAddressLimit(view: RequestView | undefined, retryTime: number) {
   );
 }
 
-test('a valid key whose limits are read too often is not reported as invalid', async () => {
+test('if the limits of a valid key are read too often, it is not reported as invalid', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   let last = await ask(stack, key, '/v1/limits');
@@ -143,7 +143,7 @@ test('a refusal by the address limit is not counted as a repeated refusal of a w
 });
 
 /** cli-requests.test.ts has the other filters. */
-test('requests are found by status and text in any case, in pages that list each request once', async () => {
+test('requests are found by status and text regardless of case, in pages that list each request once', async () => {
   const stack = await startStack();
   const [first, second] = [await stack.issueKey(), await stack.issueKey({ plan: 'free', minute: 1 })];
   const ids: string[] = [];
@@ -243,16 +243,16 @@ async function findingsOn({ admin }: Workers) {
   return [traffic.health, doctor.findings.find(({ about }) => about.startsWith('gateway'))];
 }
 
-describe('with two gateways of two workers', async () => {
+describe('with two gateways of two workers each', async () => {
   const { url, redis } = await emptyDatabase();
   const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
 
-  test("a hanging worker is listed as missing; another gateway adds the gateway's name and reports the worker", async () => {
+  test("a hanging worker is listed as missing, and another gateway reports it with its gateway's name", async () => {
     const missingAt = async ({ admin }: Workers) => ((await admin('/requests')).json as RequestsAnswer).missing;
     await eventually(() => missingAt(there)).toEqual([]);
     const pid = here.pids()[1] as number;
     process.kill(pid, 'SIGSTOP');
-    // On a busy machine a whole gateway may take too long to answer.
+    // On a busy machine, a whole gateway may take too long to answer.
     await eventually(() => Promise.all([here, there].map(missingAt))).toEqual([
       ['worker 2'],
       [`${hostname()}:${here.child.pid} worker 2`],
@@ -277,9 +277,9 @@ describe('with two gateways of two workers', async () => {
     }).toBe(4);
     const { requests } = await list();
     const times = requests.map(({ at }) => Date.parse(at));
-    // Each request is listed with about the time at which it arrived.
+    // Requests are listed newest first, give or take a second.
     for (const [at, time] of times.entries()) expect(time).toBeLessThan((times[at - 1] ?? Infinity) + 1_000);
-    // The answer has the decisions of the gateway that received the call, from all of its workers.
+    // The answer has the decisions of all workers of the gateway that received the call.
     const explain = async (limit: number) =>
       ((await here.admin(`/keys/${idOf(key)}/explain?limit=${limit}`)).json as ExplainAnswer).decisions;
     const decisions = await explain(200);
@@ -291,7 +291,7 @@ describe('with two gateways of two workers', async () => {
       expect(here.pids()[(made?.gateway.worker ?? 0) - 1]).toBe(pid);
       expect((await here.admin(`/decisions/${made?.requestId}`)).json).toMatchObject({ decisions: [made] });
     }
-    // The refusal is newer than all decisions, of which only two are requested.
+    // The refusal is the newest decision, so it is the first of the two that are requested.
     const disable = (disabled: boolean) => here.change('PATCH', `/keys/${idOf(key)}`, { disabled });
     expect((await disable(true)).status).toBe(200);
     const refused = await ask(here, key);
@@ -315,14 +315,14 @@ describe('with two gateways of two workers', async () => {
       expect([code, out]).toEqual([0, expect.stringMatching(/^id {16}\S+$/m)]);
       expect(err).toMatch(/^Note: these did not answer, so their requests are missing: .+\.$/m);
       expect(err).toContain(String(there.child.pid));
-      // The list waits for the hanging gateway once, and not again for the refusals of the ban.
+      // The list waits for the hanging gateway only once, so it lacks the refusals by the ban.
       expect(partial.requests[0]?.keyBan).not.toHaveProperty('banRefused');
       const about = `gateway ${hostname()}:${there.child.pid}`;
       const silent = expect.objectContaining({ about, status: 'unknown', found: 'does not answer' });
       await eventually(findings).toEqual([silent, silent]);
       const [shown, checked] = await findings();
       expect(checked).toEqual(shown);
-      // The finding dates from the last heartbeat. A gateway sends one every five seconds.
+      // The finding has the time of the last heartbeat. A gateway sends one every five seconds.
       const silentFor = Date.now() - Date.parse((shown as SeenFinding).since ?? '');
       expect(silentFor).toBeGreaterThan(performance.now() - askedAt);
       expect(silentFor).toBeLessThan(performance.now() - askedAt + 7_000);
@@ -338,7 +338,7 @@ describe('with two gateways of two workers', async () => {
     const hung = await startWorkers({ REDIS_URL: url });
     const detail = async () => ((await send(`${here.adminUrl}/readyz`)).json as { detail?: string }).detail;
     const about = `gateway ${hostname()}:${hung.child.pid}`;
-    // By now the gateways no longer count an operator as connected.
+    // After this time, the gateways no longer count an operator as connected.
     await sleep(6_000);
     await eventually(detail).toBeUndefined();
     signalAll(hung.child.pid as number, 'SIGSTOP');
@@ -354,7 +354,7 @@ describe('with two gateways of two workers', async () => {
     await hung.ended;
   });
 
-  test('a killed gateway is forgotten at the next check on its host, or when another one takes its name', async () => {
+  test('a killed gateway is removed from the list at the next check on its host, or when another one takes its name', async () => {
     const killed = await startWorkers({ REDIS_URL: url });
     const missing = async () => ((await here.admin('/requests')).json as RequestsAnswer).missing;
     await eventually(missing).toEqual([]);

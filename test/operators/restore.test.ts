@@ -8,8 +8,8 @@ import { get, hashOf, operatorsRedis, pagesOf, statusOf, viewOf } from '../suppo
 import { bothStacks, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 /**
- * Restores of forged and of old backups. Only the valid entries of a forged backup are restored, and nothing breaks. No
- * backup brings a revoked key back unless the operator asks for it.
+ * Restores of forged and of old backups. Only the valid entries of a forged backup are restored. No backup brings back
+ * a revoked key unless the operator asks for it.
  */
 
 const { url, redis, withRedis, fresh } = await operatorsRedis();
@@ -133,7 +133,7 @@ test.for(stacks)('%s: each invalid key is rejected, and a valid one between them
   await stack.admin('DELETE', `/keys/${id}`);
 });
 
-test.for(stacks)('%s: nonsensical values block neither lists nor other keys', async ([, stack]) => {
+test.for(stacks)('%s: nonsensical values in a restored key break neither lists nor other keys', async ([, stack]) => {
   const fields = 'left refusals banned_until bans usage_days ok_plan ok_secrets used usage_minutes __proto__'.split(
     ' ',
   );
@@ -230,7 +230,7 @@ test('a repeated key in a file is rejected, and with --strict nothing is restore
   for (const one of [id, other]) await shared.admin('DELETE', `/keys/${one}`);
 });
 
-test('an endless line of a backup uses no memory', async () => {
+test('an endless line in a backup does not use up memory', async () => {
   const chunk = Buffer.alloc(65_536, 'x');
   let most = 0;
   async function* endless() {
@@ -255,7 +255,7 @@ const DAY_MS = 86_400_000;
 const pageOf = (stack: Stack) => get<{ at: string; keys: unknown[] }>(stack, '/backup');
 const restore = async (stack: Stack, page: unknown, query = '') => await stack.admin('POST', `/restore${query}`, page);
 const daysAgo = (days: number) => new Date(Date.now() - days * DAY_MS).toISOString();
-/** The same backup as if it had been made at that time. */
+/** The same backup, as if it had been made at this time. */
 const asOf = (file: string, at: string) => file.replace(/"at":"[^"]*"/, `"at":"${at}"`);
 
 /** Makes Redis look as it does 37 days after a key was revoked. */
@@ -300,7 +300,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
       200, 200,
     ]);
     expect([await statuses(daysAgo(400), '?anyAge=false'), await statuses(page.at, '?anyAge=yes')]).toEqual([409, 400]);
-    // Plans alone cannot revive a key, so a backup of them needs no time.
+    // Plans alone cannot bring back a key, so a restore of only plans needs no time.
     expect((await restore(stack, { plans: {} })).status).toBe(200);
   });
 
@@ -318,9 +318,9 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
 });
 
 test.for([
-  ['a text', (name: string) => redis.set(name, 'text')],
+  ['a string', (name: string) => redis.set(name, 'text')],
   ['a hash without fields of a key', (name: string) => redis.hset(name, 'note', 'mine')],
-] as const)('a key that was replaced by %s by hand and then revoked stays revoked', async ([, replace]) => {
+] as const)('a key that is replaced by %s by hand and then revoked stays revoked', async ([, replace]) => {
   const stack = await fresh();
   const key = await stack.issueKey();
   const page = await pageOf(stack);

@@ -30,7 +30,7 @@ const NEEDED: Readonly<Record<string, Role>> = Object.fromEntries(
 );
 
 describe.for(bothStacks(url))('with %s', ([, environment]) => {
-  test.for(ROLES)('the role %s may call its operations; any other one gets 403 and changes nothing', async (role) => {
+  test.for(ROLES)('the role %s may call its operations; all others get 403 and change nothing', async (role) => {
     const stack = await startStack(environment);
     const id = await issueId(stack);
     const { token } = await tokenFor(stack, role);
@@ -91,7 +91,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect(JSON.stringify(stack.log)).not.toContain(token.slice(12));
   });
 
-  test('a token that is nearly right, truncated or empty gets 401, and the scheme may be in lower case', async () => {
+  test('a slightly wrong, truncated or empty token gets 401, and the scheme may be in lower case', async () => {
     const stack = await startStack(environment);
     const { id, token } = await tokenFor(stack, 'admin');
     const last = token.at(-2) === 'A' ? 'B' : 'A';
@@ -132,7 +132,7 @@ test('a token written into Redis by hand without its digest grants nothing', asy
   expect((await stack.admin('GET', '/tokens')).json).toEqual({ tokens: [] });
 });
 
-test('while Redis is down a recently used token can still read, and others get 503', async () => {
+test('while Redis is down, a recently used token can still read, and others get 503', async () => {
   const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url });
   const [used, unused] = [await tokenFor(stack, 'viewer'), await tokenFor(stack, 'viewer')];

@@ -43,7 +43,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect((await stack.admin('GET', `/keys/${idOf(first)}`)).text).not.toContain(key.slice(16, 48));
   });
 
-  test('the first secret is as old as its key, even if it was renamed or replaced', async () => {
+  test('the first secret is as old as its key, even if it has been renamed or replaced', async () => {
     const first = await stack.issueKey();
     const { createdAt } = await viewOf(stack, idOf(first));
     const [{ id = '' } = {}] = await secretsOf(stack, first);
@@ -88,7 +88,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   const whole = ({ json }: { json: unknown }) => (json as { key: string }).key;
   const statuses = (...keys: string[]) => Promise.all(keys.map((key) => statusOf(stack, key)));
 
-  test('a repeated rotation revokes no secret at once, and the secret in use keeps its grace period', async () => {
+  test('a repeated rotation does not revoke a secret at once, and the secret in use keeps its grace period', async () => {
     const old = await stack.issueKey();
     const second = whole(await rotate(old, { graceSeconds: 60 }));
     const third = whole(await rotate(old, { graceSeconds: 60 }));
@@ -114,7 +114,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     }
   });
 
-  test('if several secrets have no expiry, the one to replace must be named, and no other expires', async () => {
+  test('if several secrets have no expiry, a rotation must name the one to replace, and the others do not expire', async () => {
     const first = await stack.issueKey();
     const { id, key: billing } = await add(stack, first, { name: 'billing', scope: ['read'] });
     const message = expect.stringMatching(
@@ -160,7 +160,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect(await Promise.all(['10.1.2.3', '10.127.255.255', '2001:db8:7fff::1'].map(status))).toEqual([200, 200, 200]);
     const warnings = () =>
       stack.log.filter(({ msg }) => msg === 'a secret came from outside its networks and was refused');
-    // Reading the limits shows whether a key works, so a thief tries that first.
+    // A request for the limits shows whether a key works, so a thief tries that first.
     await send(`${stack.gateway}/v1/limits`, { key, headers: { 'X-Forwarded-For': '10.128.0.0' } });
     expect(warnings()).toHaveLength(1);
     const elsewhere = await read(stack, key, '10.128.0.0');

@@ -43,7 +43,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     expect(await tagsOf(stack, await stack.issueKey({ tags: {} }))).toBeUndefined();
   });
 
-  test('the audit log has each change of tags with old and new values, and no update without effect', async () => {
+  test('the audit log has each change of tags with old and new values, but no update without effect', async () => {
     const key = await stack.issueKey({ tags: { env: 'prod', customer: 'acme' } });
     await change(stack, key, { tags: { customer: 'acme', env: 'test' } });
     await change(stack, key, { tags: { env: 'test', customer: 'acme' } });
@@ -116,7 +116,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     expect(await usage('by=tag:env&from=2026-01-01&to=2026-01-02')).toEqual([]);
   });
 
-  test('tags stay when a key is rotated, and are in a backup', async () => {
+  test('tags are kept when a key is rotated, and are in backups', async () => {
     const key = await stack.issueKey({ tags: ACME });
     const { json } = await stack.admin('POST', `/keys/${idOf(key)}/rotate`, { graceSeconds: 0 });
     expect(json).toMatchObject({ tags: ACME });
@@ -185,7 +185,7 @@ test.concurrent.for([
   ['with a repeated name', 'customer=a,customer=b', ACME],
   ['with another separator', 'customer=acme;env=\u0007', ACME],
 ] as const)(
-  'tags typed by hand, %s: valid ones are in force, and invalid ones raise an alarm',
+  'tags typed by hand, %s: valid ones are in force, and invalid ones are logged as errors',
   async ([, typed, inForce], { expect }) => {
     const key = await shared.issueKey({ tags: ACME });
     await redis.hset(`gateway:tags:{${idOf(key)}}`, 'tags', typed);
@@ -204,7 +204,7 @@ test.concurrent.for([
   },
 );
 
-test("a value other than a hash in place of a key's tags raises an alarm, and the key still works", async () => {
+test("if a key's tags are not a hash, the doctor reports it, and the key still works", async () => {
   const key = await shared.issueKey({ tags: ACME });
   const tags = `gateway:tags:{${idOf(key)}}`;
   await redis.del(tags);

@@ -32,7 +32,7 @@ async function issue(name = 'test') {
 
 const GOOD = { plan: 'free', name: 'typed', created_at: '1795132800' };
 
-/** Writes a key into Redis, as a person who knows the fields would. */
+/** Writes a key into Redis, as an operator who knows the fields would. */
 async function type(fields: Record<string, string>, secret = 'k3JtQz81 - read,write - 1795132800 first') {
   const { apiKey, credential } = createApiKey();
   await redis.hset(hashOf(credential.id), { ...fields, [`secret:${credential.digest}`]: secret });
@@ -62,14 +62,14 @@ test('a change of a typed key is recorded after its adoption', async () => {
   expect(await auditOf(id)).toEqual(['api: key.change', 'by hand: key.create']);
 });
 
-// Concurrent, because each waits for the watch that detects edits once a second.
+// Concurrent, because each test waits for the check for edits, which runs once a second.
 test.concurrent.for([
   ['a plan that does not exist', { ...GOOD, plan: 'gold' }, undefined, 'plan is not valid: "gold"'],
   ['an expiry that is not a time', { ...GOOD, expires_at: 'soon' }, undefined, 'expires_at is not valid: "soon"'],
   ['an enterprise plan without limits', { ...GOOD, plan: 'enterprise' }, undefined, 'minute and day are missing'],
   ['a secret that cannot be read', GOOD, 'first', 'One of its secrets cannot be read'],
 ] as const)(
-  'a key typed with %s raises an alarm, and operators can change it',
+  'a key typed with %s is logged as an error, and operators can change it',
   async ([, fields, secret, why], { expect }) => {
     const { id, apiKey } = await type(fields, secret);
     expect(await statusOf(stack, apiKey)).toBe(503);
@@ -111,7 +111,7 @@ const SPOILT: readonly (readonly [part: string, status: number, (good: string) =
 ];
 
 test.concurrent.for(SPOILT)(
-  'a secret with damaged %s raises an alarm and can be changed only if that part is set again',
+  'a secret with damaged %s is logged as an error and can be changed only if that part is set again',
   async ([part, status, spoil], { expect }) => {
     const { id, first, second } = await spoilt(spoil);
     await expect
@@ -138,7 +138,7 @@ test.concurrent.for(SPOILT)(
   },
 );
 
-test('a damaged secret can be fixed by setting its unreadable fields, and revoked', async () => {
+test('a damaged secret can be fixed by setting its unreadable fields, or revoked', async () => {
   const { id, second } = await spoilt((good) => good.replace(/ \S+/, ' soon'));
   const secret = (await viewOf(stack, id)).secrets.find(({ name }) => name === 'second');
   const path = `/keys/${id}/secrets/${secret?.id}`;
@@ -215,7 +215,7 @@ test.concurrent.for([
   ['of 101 characters', '🦁'.repeat(101)],
   ['with a line feed', 'a\nb'],
 ] as const)(
-  'a name %s is refused for a new key and secret, and raises an alarm if typed by hand',
+  'a name %s is refused for a new key and secret, and logged as an error if typed by hand',
   async ([, name], { expect }) => {
     const { key, id } = await issue('good');
     expect(await act('POST', '/keys', { name, plan: 'free' })).toBe(400);
@@ -275,9 +275,9 @@ test('a key that has lost its secrets can be disabled and banned, and works agai
 test.for([
   ['on an unknown plan', { plan: 'gold' }, 'active'],
   ['on an unknown plan without a valid copy', { plan: 'gold', ok_plan: 'nothing' }, 'unreadable'],
-  ['given an expiry that is not a time', { expires_at: '2030-12-31' }, 'active'],
+  ['edited to have an invalid expiry', { expires_at: '2030-12-31' }, 'active'],
   ['disabled by hand', { disabled: '1' }, 'disabled'],
-  ['marked as disabled by an empty text', { disabled: '' }, 'active'],
+  ['marked as disabled with an empty string', { disabled: '' }, 'active'],
 ] as const)('a key that is %s is shown unchanged and can be revoked', async ([, edit, state]) => {
   const { key, id } = await issue();
   await redis.hset(hashOf(id), edit);
@@ -287,7 +287,7 @@ test.for([
   expect(await redis.exists(hashOf(id))).toBe(0);
 });
 
-test('a key can be revoked whatever value has replaced its usage by hand', async () => {
+test('a key can be revoked whatever value was typed in place of its usage', async () => {
   const { key, id } = await issue();
   await redis.set(`gateway:usage:{${id}}`, 'text');
   expect(await act('DELETE', `/keys/${id}`)).toBe(204);
@@ -306,7 +306,7 @@ test.for(['Infinity', '-5', '1e3', '0x10', '1234567890123456'])(
   },
 );
 
-test('a ban until an impossible time is ignored', async () => {
+test('a ban with an impossible end is ignored', async () => {
   const { key, id } = await issue();
   await redis.hset(hashOf(id), 'banned_until', '9999999999999999');
   const { status, headers } = await ask(stack, key);

@@ -10,7 +10,7 @@ import { type Stack, startStack } from '../support/stack.ts';
 
 const { redis, withRedis, fresh } = await operatorsRedis();
 
-/** All pages, each of `limit` keys. */
+/** Reads all pages of `limit` keys each. */
 async function usageOf(stack: Stack, query = '', limit = 3): Promise<UsedOnDay[]> {
   const pages = await pagesOf<{ usage: UsedOnDay[]; next?: string }>(stack, `/usage?limit=${limit}${query}`);
   return pages.flatMap(({ usage }) => usage);
@@ -56,7 +56,7 @@ test('usage over three gateways equals what clients saw, including revoked keys,
   expect(await usageOf(first, '&from=2026-01-01&to=2026-01-31')).toEqual([]);
 });
 
-test('keys issued or revoked while usage is paged appear at most once, and no other key is missed', async () => {
+test('keys issued or revoked while usage is paged appear at most once, and no other key is missing', async () => {
   const stack = await fresh();
   const keys: string[] = [];
   for (let number = 0; number < 12; number++) keys.push(await stack.issueKey());
@@ -75,7 +75,7 @@ test('keys issued or revoked while usage is paged appear at most once, and no ot
   expect(summed(rows)).toEqual(seen);
 });
 
-test('a key can be revoked when Redis is out of memory, and its usage is kept', async () => {
+test('when Redis is out of memory, a key can be revoked, and its usage is kept', async () => {
   const server = await ownRedis();
   const root = connectionTo(server.url);
   const stack = await startStack(onRedis(server.url));

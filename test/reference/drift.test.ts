@@ -5,7 +5,7 @@ import { send, sendBytes } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { startStack } from '../support/stack.ts';
 
-/** Tests the check that compares the tests' answers with the description: it must detect every kind of drift. */
+/** Tests the check that compares answers in tests with the description. It must detect every kind of drift. */
 
 const LIMITS = { 'x-ratelimit-limit': '60', 'x-ratelimit-remaining': '59', 'x-ratelimit-reset': '1795262400' };
 const LIMITS_AND_ID = { ...LIMITS, 'x-request-id': 'r1' };
@@ -61,15 +61,15 @@ const withHeader = (given: Given, name: string, value: string): Given => {
 };
 
 test.for<[what: string, path: string, given: Given, fault: RegExp]>([
-  ['a limit header that is missing', '/v1/pets', without(PAGE, 'x-ratelimit-reset'), /X-RateLimit-Reset is missing/],
-  ['a request id that is missing', '/nowhere', without(PAGE, 'x-request-id'), /no such status/],
-  ['a Retry-After that is missing', '/v1/pets', without(REFUSAL, 'retry-after'), /Retry-After is missing/],
-  ['a Retry-After that is a date', '/v1/pets', withHeader(REFUSAL, 'retry-after', 'soon'), /retry-after is soon/],
+  ['a missing limit header', '/v1/pets', without(PAGE, 'x-ratelimit-reset'), /X-RateLimit-Reset is missing/],
+  ['a missing request id', '/nowhere', without(PAGE, 'x-request-id'), /no such status/],
+  ['a missing Retry-After', '/v1/pets', without(REFUSAL, 'retry-after'), /Retry-After is missing/],
+  ['a Retry-After that is not a number', '/v1/pets', withHeader(REFUSAL, 'retry-after', 'soon'), /retry-after is soon/],
   ['a limit given twice', '/v1/pets', withHeader(PAGE, 'x-ratelimit-limit', '60, 60'), /x-ratelimit-limit is 60, 60/],
-  ['a header that is not described', '/v1/pets', withHeader(PAGE, 'x-new', '1'), /x-new is not described/],
+  ['an undescribed header', '/v1/pets', withHeader(PAGE, 'x-new', '1'), /x-new is not described/],
   ['a missing sunset', '/v1/pets/1', without(PET, 'sunset'), /Sunset is missing/],
   ['an unexpected deprecation', '/v1/pets', { ...PET, body: '[]' }, /deprecation is not described/],
-  ['a status that is not described', '/v1/pets', { ...PAGE, status: 418 }, /no such status/],
+  ['an undescribed status', '/v1/pets', { ...PAGE, status: 418 }, /no such status/],
   ['a success on an unknown path', '/v2/pets', PAGE, /no such status/],
   [
     'an additional member',
@@ -88,7 +88,7 @@ test.for<[what: string, path: string, given: Given, fault: RegExp]>([
     /allowed/,
   ],
   ['another content type', '/v1/pets', withHeader(PAGE, 'content-type', 'text/plain'), /type is text\/plain/],
-])('%s is detected by the check of answers', async ([, path, given, fault]) => {
+])('the check of answers detects %s', async ([, path, given, fault]) => {
   const url = await gatewayThatAnswers(given);
   await expect(send(url + path)).rejects.toThrow(fault);
   await expect(send(url + path)).rejects.toThrow('is not as described');

@@ -32,7 +32,7 @@ test('the description has the operations of the interface document with the same
   expect(ErrorSchema?.required).toEqual(['code', 'message', 'status']);
 });
 
-/** Every object in a part of the document that `isOne` selects, with its path. */
+/** The paths of all objects in a part of the document for which `isOne` returns true. */
 function parts(value: unknown, isOne: (part: Record<string, unknown>) => boolean, at = ''): string[] {
   if (typeof value !== 'object' || value === null) return [];
   const inner = Object.entries(value).flatMap(([name, member]) => parts(member, isOne, `${at}/${name}`));
@@ -84,7 +84,7 @@ test('the schema of a new pet accepts and refuses the same bodies as the core', 
   );
 });
 
-test('the gateway serves the description to everyone with the limits of the address', async () => {
+test('the gateway serves the description without a key, limited by address', async () => {
   const stack = await startStack();
   const answer = await send(`${stack.gateway}/v1/openapi.json`);
   expect(answer.status).toBe(200);
@@ -92,7 +92,7 @@ test('the gateway serves the description to everyone with the limits of the addr
   expect(answer.json).toEqual(JSON.parse(description));
 });
 
-test('lists and texts have the same bounds as in the code, and the contact has an absolute URL', () => {
+test('lists and strings have the same bounds as in the code, and the contact has an absolute URL', () => {
   expect(api.components).toMatchObject({
     schemas: {
       Pets: { maxItems: 100 },
@@ -104,7 +104,7 @@ test('lists and texts have the same bounds as in the code, and the contact has a
     headers: { 'X-Request-Id': { schema: { maxLength: 64 } } },
     parameters: { requestId: { schema: { minLength: 1, maxLength: 64 } } },
   });
-  // The file is the same for every gateway, so its contact names none of them.
+  // The file is the same for every gateway, so its contact URL has a placeholder as its host.
   const { hostname } = new URL((api.info as { contact: { url: string } }).contact.url);
   expect(hostname).toMatch(/\.example$/);
 });

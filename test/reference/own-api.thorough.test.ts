@@ -10,7 +10,7 @@ import { ROOT, startService } from '../support/process.ts';
 import { runSample } from '../support/samples.ts';
 import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 
-/** Puts another service behind the gateway as the README describes: in a copy, only the operations are replaced. */
+/** Puts another service behind the gateway, as the README describes: replaces only the operations, in a copy. */
 
 const ROUTES = `[
   { operation: 'getBook', scope: 'read', method: 'GET', path: '/v1/books/{bookId}', takesBody: false },
@@ -60,7 +60,7 @@ const GENRE: Parameter = {
 const FOUND = { status: 200, description: 'The book.', content: { 'application/json': { schema: BOOK, example: { title: 'x' } } } };
 `;
 
-/** Replaces a text from the end of a declaration to the beginning of another text. */
+/** Replaces everything between a declaration and the text `end`. */
 function replaced(text: string, declaration: RegExp, by: string, end: string): string {
   const [found = ''] = declaration.exec(text) ?? [];
   const [before = '', after = ''] = text.split(found, 2);
@@ -149,7 +149,7 @@ test('the samples of all methods send what they show', async () => {
   }
 });
 
-test('the doctor finds no fault in a service without /readyz, and reads a path of the service', async () => {
+test('the doctor finds no fault in a service without /readyz, and tests a path of that service', async () => {
   seen.length = 0;
   const { code, out } = await ctl('doctor');
   expect([code, seen]).toEqual([0, [{ method: 'GET', url: '/v1/books', body: '' }]]);

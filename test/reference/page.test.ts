@@ -27,7 +27,7 @@ test('the reference and its files are public, isolated from other origins, and l
   }
 });
 
-test('an error answer links to its entry in the reference, which says what to do', async () => {
+test('an error links to its entry in the reference, which says what to do', async () => {
   const key = await issueKey({ plan: 'free', minute: 1 });
   const { text: page } = await send(`${gateway}/docs/`);
   const row = /<tr id="error-(\w+)"><td>(\d{3})<\/td><td><code>\1<\/code><\/td><td>[^<]+<br \/>.+?\.<\/td><\/tr>/g;
@@ -109,7 +109,7 @@ test('a client that accepts gzip gets the reference compressed', async () => {
 const versionedIn = (page: string): string[] =>
   [...page.matchAll(/(?:href|src)="([^"]+\?v=[^"]+)"/g)].map(([, name = '']) => name);
 
-test('a first visit to the reference takes few requests, and a reload takes one', async () => {
+test('a first visit to the reference needs few requests, and a reload needs one', async () => {
   const { text, headers } = await send(`${gateway}/docs/`);
   expect(headers['cache-control']).toBe('no-cache');
   const named = versionedIn(text);
@@ -138,7 +138,7 @@ test('a hundred people behind one address can reload the reference and still sen
   expect((await send(`${gateway}/v1/pets`)).headers['x-ratelimit-remaining']).toBe('59');
 });
 
-test('an address that reads the reference endlessly is refused: a browser gets a page, a program the Error format', async () => {
+test('an address that keeps reading the reference is refused: browsers get a page, and programs the Error format', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const large = `${stack.gateway}/v1/openapi.json`;
@@ -146,9 +146,9 @@ test('an address that reads the reference endlessly is refused: a browser gets a
   const reads = await Promise.all(Array.from({ length: 2_500 }, () => send(large, { method: 'HEAD' })));
   const seconds = (performance.now() - begun) / 1_000;
   const bytes = reads.filter(({ status }) => status === 200).length * Number(reads[0]?.headers['content-length']);
-  // The bound is the sum of a full allowance, the refill during these requests, and one answer on credit.
+  // The bound is a full allowance, plus the refill during these requests, plus one answer on credit.
   expect(bytes).toBeLessThan((4_000 / 60) * (60 + seconds) * 65_536 + 2_000_000);
-  // The allowance refills meanwhile; another answer on credit empties it.
+  // The allowance refills between requests; another answer on credit uses it up.
   const refusalFor = async (accept: string, path = '/docs/') => {
     for (;;) {
       await send(large, { method: 'HEAD' });
@@ -195,13 +195,13 @@ test('the reference shows the plan limits in force and follows their changes', a
     .poll(async () => rowOf(await page(), 'Free'))
     .toContain('<td>30</td><td>864</td><td>150</td><td>5 minutes</td>');
   const changed = await page();
-  // 60 s / 30 and 86,400 s / 864.
+  // One token takes 60 s / 30 or 86,400 s / 864 to refill.
   expect(changed).toContain('<code>Retry-After: 2</code>');
   expect(changed).toContain('<code>Retry-After: 100</code>');
   expect((await send(`${stack.gateway}/docs/`, { headers: { 'if-none-match': etag } })).status).toBe(200);
 });
 
-test('the text on the 80 % signal names the headers that show the day limit while the minute limit has fewer requests left', async () => {
+test('the text on the 80 % signal says which header shows the day limit when the minute limit has fewer requests left', async () => {
   const key = await issueKey({ minute: 4, day: 5 });
   for (let sent = 0; sent < 3; sent++) await send(`${gateway}/v1/pets`, { key });
   const { headers } = await send(`${gateway}/v1/pets`, { key });
@@ -215,7 +215,7 @@ test('the text on the 80 % signal names the headers that show the day limit whil
   expect(said).toContain('<code>X-RateLimit-Remaining</code> shows the minute limit while that has fewer');
 });
 
-test('the figures of the line, the ban and the 80 % signal have correct text alternatives', async () => {
+test('the figures about the line, the ban and the 80 % signal have correct text alternatives', async () => {
   const { text } = await send(`${gateway}/docs/`);
   const alternatives = [...text.matchAll(/<svg [^>]*role="img" aria-labelledby="([^"]+)">\s*<desc id="\1">([^<]+)</g)];
   const [day = '', line = '', ban = ''] = alternatives.map(([, , alternative]) => alternative);

@@ -7,7 +7,7 @@ import { pathOf } from '../support/install.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** Clients are generated for many languages, all of which must interpret the description's patterns alike. */
+/** Clients are generated for many languages, and all must interpret the description's patterns in the same way. */
 
 const patterns = [...new Set(patternsOf(JSON.parse(description)))];
 
@@ -37,7 +37,7 @@ const PERL = `
 use JSON::PP; local $/; open my $f, '<', $ARGV[0]; my ($patterns, $samples) = @{ decode_json(<$f>) };
 print encode_json([map { my $p = $_; [map { /$p/ ? JSON::PP::true : JSON::PP::false } @$samples] } @$patterns]);`;
 
-/** Each text is passed as code points, because Java has no JSON. */
+/** Each string is passed as code points, because Java has no JSON parser. */
 const JAVA = `
 import java.nio.file.*; import java.util.*; import java.util.regex.*; import java.util.stream.*;
 class Main {
@@ -76,7 +76,7 @@ const asCodePoints = [patterns, SAMPLES].map((texts) => texts.map(codePoints).jo
 
 const folder = await temporaryFolder();
 
-test('JavaScript interprets every pattern alike with and without the u flag', () => {
+test('JavaScript interprets every pattern in the same way with and without the u flag', () => {
   expect(patterns.length).toBeGreaterThan(5);
   expect(inJavaScript('')).toEqual(expected);
 });

@@ -7,7 +7,7 @@ import { readGatewaySettings } from '../../gateway/config.ts';
 import { createLogger } from '../../shared/process/logger.ts';
 import { startGateway } from '../support/one-process.ts';
 
-/** A gateway with 35 days of usage and a busy hour, created in seconds on a clock that is moved forward. */
+/** A gateway with 35 days of usage and a busy hour. A clock that is moved forward creates them in seconds. */
 
 export interface Demo {
   readonly gateway: string;
@@ -40,7 +40,7 @@ const CLIENTS = [
   { name: 'soylent kitchen', plan: 'free', aDay: 5, aMinute: 0 },
 ] as const;
 
-/** Replaces `Date`, which every clock of this process reads. @returns a function that moves the time forward */
+/** Replaces `Date`, which every clock in this process reads. @returns a function that moves the time forward */
 function takeOverTime(startsAt: number): (ms: number) => void {
   const RealDate = Date;
   let offset = startsAt - RealDate.now();

@@ -6,8 +6,8 @@ import { ROOT } from '../support/process.ts';
 import { DEMO_TOKEN, type Demo, startDemo } from './demo.ts';
 
 /**
- * `node test/screenshots/main.ts [folder]`: takes the screenshot for the README, or those of every page of the console
- * and the reference, in light and dark, wide and on a phone, into a folder.
+ * `node test/screenshots/main.ts [folder]` takes the screenshot for the README. With a folder, it takes those of every
+ * page of the console and of the reference instead, in light and dark, for a wide screen and a phone.
  */
 
 const WIDE = { width: 1_280, height: 800 };
@@ -91,7 +91,7 @@ async function showReference(page: Page, { gateway, keys }: Demo): Promise<void>
   await page.getByText('acme web shop, plan Pro').waitFor();
 }
 
-/** A page after login, whose clock is that of the demo. */
+/** Creates a page with the demo's clock and token. */
 async function open(browser: Browser, demo: Demo, colorScheme: 'light' | 'dark', viewport: typeof WIDE): Promise<Page> {
   const page = await browser.newPage({ colorScheme, viewport, baseURL: demo.adminUrl, timezoneId: 'Etc/UTC' });
   await page.clock.setFixedTime(demo.now());

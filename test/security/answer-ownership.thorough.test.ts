@@ -9,10 +9,10 @@ import { stackBefore } from '../support/stack-before.ts';
 
 const REQUESTS = 600;
 
-/** The mark in a request's target. The core repeats it in its answer. */
+/** The mark in a request's target, which the core repeats in its answer. */
 const markOf = (head: string): string => /mark=([\w-]+)/.exec(head)?.[1] ?? '';
 
-/** A core that sends some answers twice, as a faulty proxy may, the second time at once or later. */
+/** A core that sends some answers twice, as a faulty proxy may. The second copy follows at once or later. */
 function doublingCore(hasId: boolean, isDoubled: (at: number) => boolean, laterMs: number) {
   let answered = 0;
   return faultyCore((socket: Socket, head) => {
@@ -41,7 +41,7 @@ test.for(cases)(
       for (let at = 0; at < REQUESTS / 30; at++) {
         const mark = `${number}-${at}`;
         const key = keys[number % 2] as string;
-        // Some clients choose ids, and several choose the same ones.
+        // Some clients choose their own request ids, and several choose the same ones.
         const headers: Record<string, string> = number % 3 === 0 ? { 'x-request-id': `same-${at % 4}` } : {};
         const sent = { key, headers };
         const answer = await (method === 'GET' ? get(`?mark=${mark}`, sent) : post(`?mark=${mark}`, {}, sent));

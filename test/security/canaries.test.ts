@@ -15,7 +15,7 @@ const CORE_TOKEN = 'canary-token-of-the-core';
 const WEBHOOK_SECRET = 'canary-secret-of-the-webhook';
 const WEBHOOK_TOKEN = 'canary-token-in-the-url-of-the-webhook';
 
-/** All commands that Redis receives from now on. */
+/** Records all commands that Redis receives from now on. */
 async function monitored(url: string): Promise<string[]> {
   const lines: string[] = [];
   const monitor = await connectionTo(url).monitor();
@@ -38,7 +38,7 @@ const commandLines = (): string =>
     })
     .join('\n');
 
-/** Sends the key in every place where clients may put one, rightly or wrongly. `other` is an invalid key. */
+/** Sends the key in every place where a client may put it, correctly or by mistake. `other` is an invalid key. */
 async function useEverywhere(gateway: string, key: string, other: string): Promise<string[]> {
   const pets = `${gateway}/v1/pets`;
   const line = 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n';
@@ -117,7 +117,7 @@ test('keys and secrets appear in no answer, log, metric or process list, and rea
     }
   }
   const metrics = (await send(`${admin}/metrics`)).text;
-  // The event is claimed in Redis before it is sent.
+  // An event is claimed in Redis before it is sent.
   await expect.poll(() => JSON.stringify(receiver.deliveries)).toContain(idOf(usedUp));
   await redisServer.stop();
   answers.push(...(await useEverywhere(clients, key, revoked)));
@@ -139,7 +139,7 @@ test('keys and secrets appear in no answer, log, metric or process list, and rea
     secrets.filter((secret) => text.includes(secret)).map((secret) => `${place}: ${secret}`),
   );
   expect(leaks).toEqual([]);
-  // None of the checked places was empty.
+  // Ensures that no checked place was empty.
   const id = idOf(key);
   expect(out.split('\n').filter((line) => line.includes(id)).length).toBeGreaterThan(10);
   expect(places.answers).toContain('"code":"unauthorized"');

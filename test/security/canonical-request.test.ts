@@ -39,13 +39,13 @@ const POST = 'POST /v1/pets HTTP/1.1\r\nhost: a\r\n';
 test.for([
   ['two Host headers', 'GET /v1/pets HTTP/1.1\r\nhost: a\r\nhost: b\r\n'],
   ['an invalid Host', 'GET /v1/pets HTTP/1.1\r\nhost: x/../@y\r\n'],
-  ['a coding besides chunked', 'POST /v1/pets HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n'],
+  ['a transfer coding besides chunked', 'POST /v1/pets HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n'],
   ['chunks in HTTP/1.0', 'POST /v1/pets HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n'],
   ['no Host in HTTP/1.0', 'GET /v1/pets HTTP/1.0\r\n'],
   ['a Host of 260 characters', `GET /v1/pets HTTP/1.1\r\nhost: ${'a'.repeat(260)}\r\n`],
   ['two Content-Type headers', `${POST}content-type: application/json\r\nContent-Type: text/plain\r\n`],
   ['two Idempotency-Key headers', `${POST}idempotency-key: a\r\nidempotency-key: b\r\n`],
-  ['an empty coding before chunked', `${POST}transfer-encoding: ,chunked\r\n`],
+  ['an empty transfer coding before chunked', `${POST}transfer-encoding: ,chunked\r\n`],
   ['a length with leading zeros', `${POST}content-length: 005\r\n`],
   ['a length of 00', `${POST}content-length: 00\r\n`],
 ])('a request with %s is refused and not forwarded', async ([, head]) => {

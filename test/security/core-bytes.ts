@@ -1,5 +1,5 @@
 /**
- * Checks that the bytes that a core received are complete requests in one strict form, each admitted by the gateway.
+ * Checks that a core received only complete requests in one strict form, and that the gateway admitted each of them.
  * The check shares no code with the gateway.
  */
 
@@ -50,12 +50,12 @@ function faultsOfHead(line: string, headers: readonly [string, string][]): strin
   if (!REQUEST_LINE.test(line)) faults.push(`not canonical: ${JSON.stringify(line)}`);
   if (names.includes('')) faults.push(`a malformed header: ${line}`);
   if (names.some((name) => NEVER.test(name))) faults.push(`a header that must not be forwarded: ${line}`);
-  // The gateway itself may send keep-alive, the default of HTTP/1.1.
+  // The gateway itself may send keep-alive, which is the default in HTTP/1.1.
   if (headers.some(([name, value]) => name === 'connection' && value !== 'keep-alive'))
-    faults.push(`another Connection header than the gateway's: ${line}`);
+    faults.push(`a Connection header other than the gateway's: ${line}`);
   const twice = names.filter((name, at) => names.indexOf(name) !== at && name !== 'x');
   if (twice.length > 0) faults.push(`${twice.join(', ')} more than once: ${line}`);
-  if (ONCE.some((name) => !names.includes(name))) faults.push(`without a header that the gateway adds: ${line}`);
+  if (ONCE.some((name) => !names.includes(name))) faults.push(`a missing header of the gateway: ${line}`);
   if (!line.startsWith('POST') && names.includes('content-length')) faults.push(`a body in a ${line}`);
   return faults;
 }

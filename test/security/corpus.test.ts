@@ -11,7 +11,7 @@ test('the corpus is large, and all of its cases differ', () => {
   expect(new Set(CORPUS.map(({ writes, cut }) => [cut, ...writes].join('|'))).size).toBe(CORPUS.length);
 });
 
-test('the core receives exactly the admitted requests of all hostile byte streams', async () => {
+test('of all hostile byte streams, the core receives exactly the admitted requests', async () => {
   const core = await recordingCore();
   const stack = await startStack({ CORE_URL: core.url });
   const answers = await play(stack.gateway, streamsOf(CORPUS, await stack.issueKey(UNLIMITED)));
@@ -26,21 +26,21 @@ test('the core receives exactly the admitted requests of all hostile byte stream
   );
   expect(faults).toEqual([]);
   expect(received.join('')).not.toMatch(/admin|6\.6\.6\.6|evil/);
-  // No answered request is missing. The request of a client that left may have reached the core.
+  // The core received all answered requests. It may also have received requests of clients that had left.
   const withStatus = (wanted: number) => decided.filter(({ status }) => status === wanted).length;
   expect(forwarded).toBeGreaterThanOrEqual(withStatus(200));
   expect(forwarded).toBeLessThanOrEqual(withStatus(200) + withStatus(499));
-  // The corpus must have requests that are forwarded, and many more that are refused.
+  // The corpus must contain requests that are forwarded, and many more that are refused.
   expect(forwarded).toBeGreaterThan(100);
   expect(requests.length - decided.length).toBeGreaterThan(3_000);
-  // 505 is the client's fault.
+  // A 505 is the fault of the client.
   expect(requests.filter(({ status }) => Number(status) >= 500 && status !== 505)).toEqual([]);
   // The client may leave before the answer.
   const begun = ['', 'HTTP/1.1 100 Continue\r\n\r\n'];
   expect([...answers.values()].filter((answer) => !begun.includes(answer) && !ANSWER.test(answer))).toEqual([]);
 });
 
-/** An optional interim answer, then a successful one or one in the Error shape, always with limits. */
+/** An optional interim answer, then a success or an error in the Error shape, always with limits. */
 const ANSWER =
   /^(?:HTTP\/1\.1 100 Continue\r\n\r\n)?HTTP\/1\.1 (?:200 OK|204 No Content|4\d\d [\w ]+|505 HTTP Version Not Supported)\r\n(?=[\s\S]*X-RateLimit-Limit: \d+\r\n)[\s\S]*\r\n\r\n(?:$|\[\]|\{"code":"\w+","message":"[^"]+","status":(?:4\d\d|505)\})/;
 
@@ -60,15 +60,15 @@ test.for([
   ['a body', `${request('/v1/pets', 'content-length: 1')}a`, `a body in a ${LINE}`],
   ['chunks', request('/v1/pets', 'transfer-encoding: chunked'), `a header that must not be forwarded: ${LINE}`],
   [
-    'another Connection header',
+    'a different Connection header',
     request().replace('keep-alive', 'close'),
-    `another Connection header than the gateway's: ${LINE}`,
+    `a Connection header other than the gateway's: ${LINE}`,
   ],
   ['two hosts', request('/v1/pets', 'host: b'), `host more than once: ${LINE}`],
   [
     'a missing header of the gateway',
     request().replace('traceparent: t\r\n', ''),
-    `without a header that the gateway adds: ${LINE}`,
+    `a missing header of the gateway: ${LINE}`,
   ],
 ] as const)('the corpus check detects that the core received %s', ([, bytes, fault]) => {
   expect(judge([bytes], decidedOnce).faults).toContain(fault);

@@ -20,7 +20,7 @@ const spellingsOf = (key: string): string[] => [
   escaped(escaped(escaped(escaped(key)))),
   key.replace('_', `%${'25'.repeat(100)}5F`),
   key.replace('_', '%%35%46'),
-  // An escape includes the first letter of the key.
+  // An escape contains the first letter of the key.
   `%5${key}`,
   `%5${key.replace('_', '%5F')}`,
   `100%25${key}`,
@@ -41,13 +41,13 @@ test('an encoded key in a URL is refused, and operators and logs see only its id
   const seen = JSON.stringify(stack.log) + (await stack.admin('GET', '/requests?limit=200')).text;
   const escapes = /%([0-7][0-9a-f])/gi;
   for (let text = seen; ; text = text.replaceAll(escapes, (_, hex) => String.fromCharCode(Number(`0x${hex}`)))) {
-    // Neither half of the secret can be read.
+    // Neither half of the secret is visible.
     for (const part of [secret.slice(0, 19), secret.slice(19)]) expect(text).not.toContain(part);
     if (text.search(escapes) === -1) break;
   }
 });
 
-test('a key is found in any encoding, and any other text stays as it is', () => {
+test('a key is found in any encoding, and any other text is left unchanged', () => {
   const { apiKey } = createApiKey();
   const [id, secret] = [idOf(apiKey), apiKey.slice(-38)];
   for (const spelling of spellingsOf(apiKey)) {
@@ -64,7 +64,7 @@ test('a key is found in any encoding, and any other text stays as it is', () => 
   expect(redactSecrets(`/keys/${token.replaceAll('_', '%5F')}`)).toBe('/keys/op_00000000_…');
 });
 
-test('an encoded text costs time in proportion to its length', () => {
+test('redaction takes time proportional to the length of encoded text', () => {
   for (const text of ['%25'.repeat(8_000), `${'%3'.repeat(8_000)}5`, `${'%'.repeat(8_000)}${'35'.repeat(8_000)}`]) {
     const startedAt = performance.now();
     redactApiKeys(text);

@@ -3,7 +3,7 @@ import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Stream } from './corpus/corpus.ts';
 
-/** The pause between two writes, and the wait for further answers. */
+/** How long to pause between writes, and how long to wait for further answers. */
 const MOMENT_MS = 10;
 const QUIET_MS = 40;
 const AT_ONCE = 64;
@@ -19,7 +19,7 @@ export async function play(url: string, streams: readonly Stream[]): Promise<Map
   return answers;
 }
 
-/** Reads until no bytes have arrived for a while, unless the connection is closed after the last write. */
+/** Reads until no bytes have arrived for a while. With `cut`, closes the connection after the last write instead. */
 async function playOne(url: string, { writes, cut }: Stream): Promise<string> {
   const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
   let answer = '';

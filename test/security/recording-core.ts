@@ -15,7 +15,7 @@ export async function recordingCore() {
   const url = await bareCore((socket) => {
     const chunks: Buffer[] = [];
     connections.push(chunks);
-    // Once the parser has taken over the connection.
+    // The listener below is added after the parser has taken over the connection.
     server.emit('connection', socket);
     socket.on('data', (chunk: Buffer) => void chunks.push(chunk));
   });

@@ -62,7 +62,7 @@ async function restoreOne(stack: Stack): Promise<void> {
   expect((await stack.admin('POST', '/restore', page)).json).toMatchObject({ revoked: 1 });
 }
 
-/** All other operations of operators. */
+/** Calls the other operations of operators. */
 async function operate(stack: Stack, id: string | undefined): Promise<void> {
   for (const [status, method, path, body] of [
     [200, 'PATCH', `/keys/${id}`, { disabled: true, expiresAt: '2100-01-01T00:00:00Z' }],
@@ -210,7 +210,7 @@ test('SREs can read and edit plans and keys and inspect Redis, but not break any
   expect(await root.dbsize()).toBe(3);
 });
 
-/** Starts a server with this text as its ACL file. */
+/** Starts a server with this ACL file. */
 async function serverWith(users: string): Promise<string> {
   const aclfile = join(await temporaryFolder(), 'users.acl');
   await writeFile(aclfile, '');
@@ -234,7 +234,7 @@ async function logIn(url: string, username: string, password: string): Promise<s
   return reason;
 }
 
-test('the shipped users cannot log in until the hash of a password is added to their line', async () => {
+test('the shipped users cannot log in until a password hash is added to their line', async () => {
   const shipped = readFileSync(join(ROOT, 'deploy/redis/users.acl'), 'utf8');
   const closed = await serverWith(shipped);
   for (const user of ['', ...USERS.keys()]) expect(await logIn(closed, user, 'any')).toMatch(/^(WRONGPASS|NOAUTH)/);
@@ -245,13 +245,13 @@ test('the shipped users cannot log in until the hash of a password is added to t
   expect(await logIn(open, 'sre', 'secret')).toMatch(/^WRONGPASS/);
 });
 
-test('the gateway’s user may run exactly the commands in the source and those of the client library', () => {
+test('the gateway’s user may run exactly the commands in its source code and those of the client library', () => {
   const source = (path: string) => readFileSync(join(ROOT, 'gateway', path), 'utf8');
   const files = ['storage', 'key-places', 'step', 'peers'];
   const typescript = files.map((name) => source(`stores/redis/${name}.ts`)).join('');
   const scripts = source('limiter/decide.lua') + source('stores/redis/change.lua');
   const called = [...typescript.matchAll(/redis\.(?!call)(\w+)\(/g), ...scripts.matchAll(/call\('(\w+)'/g)];
-  // The commands of the client library, and those that are sent to a single node of a cluster.
+  // These commands are sent by the client library, or to a single node of a cluster.
   const connection =
     'asking client|info client|setname cluster|slots eval evalsha info readonly readwrite scan select wait'.split(' ');
   const needed = new Set([...called.map(([, name = '']) => name.toLowerCase()), ...connection]);

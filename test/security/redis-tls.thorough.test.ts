@@ -52,7 +52,7 @@ async function startTlsSentinel(primaryPort: number): Promise<number> {
   return port;
 }
 
-/** The status of a request with a new key. 200 is possible only with Redis. */
+/** The status of a request with a new key. Without Redis, it is never 200. */
 async function askWithNewKey(stack: Stack): Promise<number> {
   const created = await stack.admin('POST', '/keys', { name: 'test', plan: 'free' });
   const { key } = created.json as { key?: string };
@@ -116,7 +116,7 @@ test('a connection that is closed during a handshake with an invalid certificate
   for (let attempt = 0; attempt < 300; attempt++) {
     const connector = new TlsConnector({ host: 'localhost', port, tls: { ca } });
     const socket = await connector.connect();
-    // The client library also listens only once.
+    // Like the client library, the test listens only once.
     socket.once('error', () => refused++);
     const closed = new Promise((resolve) => socket.once('close', resolve));
     await sleep(Math.random() * 6);

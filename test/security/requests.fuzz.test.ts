@@ -4,7 +4,7 @@ import { FUZZ_SECONDS, FUZZ_SEED, unhandled } from '../support/fuzz.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-/** Random requests of valid HTTP syntax. */
+/** Random requests in valid HTTP syntax. */
 
 interface Generated {
   readonly method: string;

@@ -13,7 +13,7 @@ import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 const ROUNDS = 60;
 const WEB_SOCKET = 'Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\n';
 
-/** Requests after which the server closes the connection in different ways, or keeps it open. */
+/** Streams after which the server closes the connection in different ways, or keeps it open. */
 const streamsOf = (key: string): readonly string[] => {
   const head = `Host: a\r\nAuthorization: Bearer ${key}\r\n`;
   return [

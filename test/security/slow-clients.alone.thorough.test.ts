@@ -23,10 +23,10 @@ const LIMITS = {
 };
 /** Node keeps a connection a second longer than announced, because a request may arrive while it closes. */
 const LATE_MS = 1_000;
-/** Tolerances, because the machine handles both ends of a thousand connections. */
+/** Tolerances: the machine handles both ends of a thousand connections. */
 const EARLY_MS = 500;
 const NOISE_MS = 1_500;
-/** Times below this are never a failure, because other work on the machine can cause them. */
+/** Shorter times never fail the test, because other work on the machine can cause them. */
 const P99_FLOOR_MS = 200;
 
 /** A gateway in its own process, so that the work of the clients does not delay it. */
@@ -78,8 +78,8 @@ async function untilCut(url: string, first: string, write: (socket: Socket) => v
 }
 
 /**
- * The 99th percentile of a healthy client's waits in milliseconds, in the best of four periods: slow clients affect all
- * of them, other load of the machine only some.
+ * The 99th percentile of a healthy client's response times in milliseconds, in the best of four periods. Slow clients
+ * affect all periods; other load on the machine affects only some.
  */
 async function healthyP99(to: Limited): Promise<number> {
   const moments: number[] = [];
@@ -145,7 +145,7 @@ test('1,000 clients that never read are disconnected in time with little effect 
   for (const socket of sockets) socket.pause();
   const p99 = await healthyP99(gateway);
   await sleep(LIMIT_MS + LATE_MS + NOISE_MS - 1_200);
-  // They can still read what was sent, and then the close, which has already arrived.
+  // The clients can still read the bytes that were sent, followed by the end, which has already arrived.
   const resumedAt = performance.now();
   await Promise.all(sockets.map((socket) => once(socket.resume(), 'end')));
   expect(performance.now() - resumedAt).toBeLessThan(LIMIT_MS - EARLY_MS);
@@ -153,10 +153,10 @@ test('1,000 clients that never read are disconnected in time with little effect 
 });
 
 test(
-  'an answer is abandoned if its client does not read it, or reads only some bytes now and then',
+  'an answer is abandoned if its client does not read it, or reads only a few bytes now and then',
   TIMED,
   async () => {
-    // More than the kernel buffers for two connections.
+    // This answer is larger than the kernel buffers of two connections.
     const other = await limitedGateway(await faultyCore(answering(answerOf(8_000_000))));
     const sockets = await Promise.all(Array.from({ length: 4 }, () => connect(other.url, GET + bearer(other.key))));
     for (const socket of sockets) socket.pause();

@@ -3,7 +3,7 @@ import { listeningCore } from '../support/faulty-core.ts';
 import { sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-/** Headers that a core may trust because clients cannot set them. */
+/** Headers that a core may trust, because clients cannot set them. */
 const TRUSTED =
   'Authorization Content-Length Host X-Caller-Id X-Forwarded-For X-Forwarded-Host X-Forwarded-Proto X-Request-Id'.split(
     ' ',
@@ -65,7 +65,7 @@ test('a client cannot set, duplicate or remove a header that the core trusts, ho
       expect(head, lines.join()).not.toContain(CLAIM);
     }
   }
-  // Nearly all requests are admitted without the claim. Those with a second credential, host or length are refused.
+  // Nearly all requests are admitted with the claim removed. A second credential, host or length causes a refusal.
   expect([...new Set(statuses)].sort()).toEqual([200, 400, 401]);
   expect(statuses.filter((status) => status === 200).length).toBeGreaterThan(400);
 });

@@ -60,7 +60,7 @@ test('an idle WebSocket is closed, and one with pings is not', TIMED, async () =
   expect(busy.webSocket.readyState).toBe(WebSocket.OPEN);
 });
 
-test('a stop closes WebSockets at once with code 1001 at both ends, and no new ones are opened', async () => {
+test('a stop closes WebSockets at once with code 1001 at both ends, and new ones are refused', async () => {
   const { core, stack, key } = await live();
   const tunnel = await opened(stack, key);
   const stopping = stack.stop(1_500);
@@ -130,7 +130,7 @@ test('a WebSocket counts as a connection of its address', async () => {
   await expect.poll(ask).toBe(200);
 });
 
-test('the core receives no handshake whose client left before its decision', async () => {
+test('the core receives no handshake of a client that left before the decision', async () => {
   const proxy = await startFaultProxy(redisUrl);
   const { core, stack, key } = await live({ REDIS_URL: proxy.url, REDIS_TIMEOUT_MS: '2000' });
   proxy.set({ kind: 'delay', ms: 300 });
@@ -139,7 +139,7 @@ test('the core receives no handshake whose client left before its decision', asy
   await sleep(100);
   client.resetAndDestroy();
   await expect.poll(() => stack.log.filter(({ msg }) => msg === 'request')).toMatchObject([{ status: 499 }]);
-  // Replies arrive in order, so the first handshake has been decided.
+  // Replies arrive in order, so the decision on the first handshake has been made.
   await opened(stack, key);
   expect(core.handshakes.length).toBe(1);
 });

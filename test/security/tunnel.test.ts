@@ -24,7 +24,7 @@ beforeEach(() => {
 /** A close frame with the code 4000, masked with zeros. */
 const CLOSE_4000 = '\x88\x82\0\0\0\0\x0f\xa0';
 
-test('a WebSocket costs one token, and its 101 has the limit headers', async () => {
+test('a WebSocket costs one token, and its 101 answer has the limit headers', async () => {
   const key = await stack.issueKey(SLOW);
   const tunnel = await opened(stack, key, PATH, { headers: { 'X-Request-Id': 'mine' } });
   expect(tunnel.headers).toMatchObject({
@@ -117,7 +117,7 @@ test('an upgrade to another protocol or on another path is ignored', async () =>
   expect(core.handshakes).toHaveLength(0);
 });
 
-test('an upgrade that follows other requests begins after their answers and includes the bytes that were already sent', async () => {
+test('an upgrade that follows other requests begins after their answers, and bytes that were already sent are kept', async () => {
   const key = await stack.issueKey();
   const first = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
   const { socket, received } = await connectRaw(stack.gateway);
@@ -146,7 +146,7 @@ test.for([
   expect(core.handshakes.length + core.requests.length).toBe(0);
 });
 
-test('a client that resets its connection in the body of a handshake does no harm', async () => {
+test('a client that resets its connection during the body of a handshake does no harm', async () => {
   const key = await stack.issueKey();
   for (const afterMs of [0, 0, 1, 2, 5]) {
     const client = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1').on('error', () => {});

@@ -12,8 +12,8 @@ import { fact, TIMED } from '../support/timed.ts';
 
 const ROUNDS = 300;
 
-/** Well-formed keys only, because a client can check the form of a key itself. */
-test('the time until a 401 does not reveal why a key is invalid', TIMED, async () => {
+/** All keys are well-formed, because clients can check the form of a key themselves. */
+test('the response time of a 401 does not reveal why a key is invalid', TIMED, async () => {
   const { url } = await emptyDatabase();
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000', TRUSTED_PROXIES: '127.0.0.1' });
   const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });

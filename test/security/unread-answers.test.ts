@@ -6,7 +6,7 @@ import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { connectRaw } from '../support/raw-client.ts';
 
-/** Unread answers and unfinished requests fill buffers of connections, but not the memory of the server. */
+/** Unread answers and unfinished requests fill the buffers of connections, but not the memory of the server. */
 
 const MEGABYTE = 1_000_000;
 /** The kernel buffers less than 6 MB per connection. */
@@ -40,7 +40,7 @@ async function readRest(socket: Socket): Promise<number> {
 
 const HELD_MS = 1_500;
 
-test('connections with the most unread bytes are closed until the others together are below the limit', async () => {
+test('connections with the most unread bytes are closed first, until the rest together are below the limit', async () => {
   const modest = await askFor(7);
   const greedy = [await askFor(20), await askFor(6, 6, 6)];
   await sleep(HELD_MS);

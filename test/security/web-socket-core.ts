@@ -7,7 +7,7 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import { cleanUp } from '../support/clean-up.ts';
 
 interface Listening {
-  /** The path of a Unix socket to use in place of a port. */
+  /** The path of a Unix socket, used instead of a port. */
   readonly path?: string;
   readonly certificate?: { readonly cert: Buffer; readonly key: Buffer };
 }

@@ -6,7 +6,7 @@ import type { ServerLimits } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
-/** The store has no WebSockets, so this adds an operation for them. */
+/** The store has no operation for WebSockets, so this adds one. */
 const LIVE: GatewayRoute = {
   operation: 'watchPets',
   method: 'GET',
@@ -28,7 +28,7 @@ export interface Opened {
   readonly closed: Promise<number>;
 }
 
-/** @returns a WebSocket through the gateway once it is open, or the status of a refusal */
+/** Opens a WebSocket through the gateway. @returns the open WebSocket, or the status of a refusal */
 export async function open(
   stack: Stack,
   key?: string,

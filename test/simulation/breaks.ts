@@ -6,7 +6,7 @@ import type { Wrappers } from './gateway.ts';
 import type { Invariant } from './invariants.ts';
 import type { Server } from './server.ts';
 
-/** A deliberate break, which acts like a bug in a gateway or in decide.lua. */
+/** A deliberate break that acts like a bug in a gateway or in decide.lua. */
 export interface Break extends Wrappers {
   server?(server: Server): void;
 }
@@ -90,7 +90,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
     finds: 'retry time',
     limiter: mapped((verdict) => withRetry(verdict, -2)),
   },
-  'buckets are full while Redis is away': {
+  'buckets are full while Redis is down': {
     finds: 'local limit',
     clients(clients) {
       const note = clients.note.bind(clients);
@@ -104,7 +104,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
       'buckets' in verdict && verdict.mode === 'local' ? ({ ...verdict, outcome: 'admitted' } as Verdict) : verdict,
     ),
   },
-  'the deadline is only 20 ms': { finds: 'slow is not away', timeoutMs: 20 },
+  'the deadline is only 20 ms': { finds: 'slow is not down', timeoutMs: 20 },
   'every other refusal becomes a ban': {
     finds: 'polite is not banned',
     limiter(limiter) {
@@ -144,7 +144,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
           hasFailed ||= 'mode' in verdict && verdict.mode === 'local';
           return verdict;
         },
-        peek: (credential) => (hasFailed ? Promise.reject(new Error('Redis is away.')) : limiter.peek(credential)),
+        peek: (credential) => (hasFailed ? Promise.reject(new Error('Redis is down.')) : limiter.peek(credential)),
       };
     },
   },

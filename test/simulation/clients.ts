@@ -15,7 +15,7 @@ function retryAfterMs(answer: Answer): number | undefined {
 
 /**
  * Runs a client of one kind for the duration of the step.
- * @param about `minute` is the minute limit of the client's key, as its owner knows it
+ * @param about `minute` is the minute limit of the client's key, as far as its owner knows
  */
 export async function runClient(
   step: ClientStep,

@@ -68,7 +68,7 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}) {
   const limiter = remembering(clients, backend.limiter);
   return {
     limiter: wrappers.limiter?.(limiter) ?? limiter,
-    /** The keys, which operators change through this gateway. */
+    /** With this, operators change keys through this gateway. */
     keys: new Keys(storage),
     plans: new Plans(storage),
     nodesAway: backend.nodesAway,

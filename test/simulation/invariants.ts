@@ -4,11 +4,11 @@ import type { Verdict } from '../../gateway/limiter/limiter.ts';
 export const INVARIANTS = {
   exact: 'Redis admits a request if both buckets hold a token, and refuses it otherwise',
   'decided once': 'Redis decides on a request at most once, and each admitted answer is one that Redis admitted',
-  'slow is not away': 'a gateway whose calls get replies in time decides with Redis, and answers every request',
-  'retry time': 'the retry time of a refusal suffices for a lone client, and is not too late in its first refusal',
+  'slow is not down': 'a gateway that gets all replies in time decides with Redis, and answers every request',
+  'retry time': 'the retry time of a refusal is late enough for a lone client, and not too late in its first refusal',
   'local limit': 'without Redis, a gateway admits at most the limit, starting from its last known level',
   'never charged twice': 'no local admission is charged twice',
-  charged: 'a local admission is charged within 2 s of contact, down to at most a minute limit below zero',
+  charged: 'a local admission is charged within 2 s of contact, until the bucket is one minute limit below zero',
   'binds here': 'an acknowledged change is in force for every later answer of the gateway that acknowledged it',
   'binds everywhere':
     'an acknowledged change is in force on other gateways within 1 s of contact, even if contact is lost later',
@@ -37,7 +37,7 @@ export interface Request {
   readonly scope: 'read' | 'write';
   readonly address: string;
   readonly at: number;
-  /** Whether the request was sent while its gateway was not connected to Redis, so that Redis never received it. */
+  /** Whether the gateway was not connected to Redis when the request was sent, so that Redis never received it. */
   readonly isOffline: boolean;
   /** The time of the last refusal, if the client has since waited until its retry time. */
   readonly waitedSince: number | undefined;

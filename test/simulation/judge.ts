@@ -26,7 +26,7 @@ class Buckets {
   }
 }
 
-/** A verdict of decide.lua as numbers, with the levels in fractions of a token. */
+/** Reads the numbers in a verdict of decide.lua, with the levels in fractions of a token. */
 function read(text: string) {
   const { outcome = text, now = 0, buckets, retryAt = 0, isBannedByOperator = false } = readReply(text) ?? {};
   const [minute, day] = buckets ?? [NO_BUCKET, NO_BUCKET];
@@ -47,10 +47,10 @@ const NO_BUCKET = { limit: 0, tokens: 0, fraction: 0 };
 type Reply = ReturnType<typeof read>;
 type Charge = NonNullable<DecideCall['asked'][number]['charge']>;
 
-/** Checks the actions of Redis and what clients and operators see. Keeps the first violation of an invariant. */
+/** Checks what Redis does and what clients and operators see. Keeps the first violation of an invariant. */
 export class Judge implements Observer {
   violation: Violation | undefined;
-  /** The rate of the hammering client, if there is one, as a multiple of its limit. */
+  /** The rate of the client that hammers, if there is one, as a multiple of its limit. */
   hammerTimes: number | undefined;
   readonly #time: VirtualTime;
   readonly #ids: readonly string[];
@@ -61,8 +61,8 @@ export class Judge implements Observer {
   /** The reference buckets by key. */
   #inRedis = new Map<string, Buckets>();
   /**
-   * The levels by gateway and key: those in the last reply of Redis, less later admissions, and those that result from
-   * local admissions alone.
+   * The levels by gateway and key: those of the last reply from Redis minus later admissions, and those that result
+   * from local admissions alone.
    */
   readonly #lastReplies = new Map<string, Buckets>();
   readonly #localOnly = new Map<string, Buckets>();
@@ -172,7 +172,7 @@ export class Judge implements Observer {
 
   restored(known: unknown): void {
     this.#inRedis = known as Map<string, Buckets>;
-    // The charges for local admissions may be lost in the failover.
+    // Charges for local admissions may be lost in the failover.
     this.#localOnly.clear();
   }
 
@@ -184,7 +184,7 @@ export class Judge implements Observer {
     if (request.key === HAMMERED_KEY) this.#hammerSince ??= request.at;
   }
 
-  /** The gateway of the request was killed. */
+  /** Call this if the gateway of a request was killed. */
   dropped(request: Request): void {
     this.#open.delete(request);
   }
@@ -195,7 +195,7 @@ export class Judge implements Observer {
     const isLocal = answer === undefined || ('mode' in answer && answer.mode === 'local');
     const said = answer?.outcome ?? 503;
     if (isLocal && this.#hasContact(gateway, request.at - SETTLED_MS))
-      this.fail('slow is not away', `g${gateway} decides ${said} without Redis, although Redis replies.`);
+      this.fail('slow is not down', `g${gateway} decides ${said} without Redis, although Redis replies.`);
     if (answer?.outcome === 'admitted' && !answer.isShadowed) {
       if (isLocal) this.#checkLocal(request, answer);
       else if (this.#count(`${id} admitted here`) > this.#total(`${id} admitted`))
@@ -215,14 +215,14 @@ export class Judge implements Observer {
     const now = this.#time.microseconds;
     const limits = [minute?.limit ?? 0, day?.limit ?? 0] as const;
     const name = `g${gateway} ${id}`;
-    // After a change of the limit the count restarts, because it is unknown for how long each limit was in force.
+    // After a change of the limit, the count restarts, because it is unknown how long each limit was in force.
     const bounds = {
       'since the last reply of Redis': this.#in(this.#lastReplies, name),
       'without Redis': this.#in(this.#localOnly, `${name} ${limits}`),
     };
     for (const [since, buckets] of Object.entries(bounds)) {
       if (buckets.minute.takeToken(now, limits[0]) && buckets.day.takeToken(now, limits[1])) continue;
-      // A charge with an unknown outcome is never repeated, so its tokens may come back. Such charges are counted.
+      // A charge with an unknown outcome is never repeated, so its tokens may be returned. Such charges are counted.
       const isExcused = since === 'without Redis' && this.#count(`${name} given back`) <= this.#unknownFates();
       if (!isExcused) this.fail('local limit', `g${gateway} admitted more requests of k${key} ${since} than allowed.`);
     }
@@ -230,16 +230,16 @@ export class Judge implements Observer {
 
   #checkLone({ waitedSince, gateway }: Request, answer: Answer): void {
     if (answer?.outcome === 'banned')
-      this.fail('polite is not banned', 'The lone client waits as long as each refusal says, but is banned.');
+      this.fail('polite is not banned', 'The lone client waits as long as each refusal requires, but is banned.');
     if (waitedSince === undefined || answer?.outcome === 'admitted') return;
     if (this.#contacts.every((_, at) => this.#hasContact(at, waitedSince - SETTLED_MS)))
       this.fail('retry time', `The lone client has waited, but g${gateway} decides ${answer?.outcome ?? 503}.`);
   }
 
   /**
-   * The time until a client that sends `times` its limit is banned: it empties the bucket, then collects strikes at
-   * `times - 9` times the limit, and then the grace period passes. The ban may come one strike and two seconds early or
-   * late.
+   * The time until a client that sends at `times` times its limit is banned. It empties the bucket and then collects
+   * strikes at `times - 9` times the limit; then the grace period passes. The ban may be early or late by
+   * the time of one strike plus two seconds.
    */
   #hammerMs(times: number): { expected: number; tolerance: number } {
     const expected = 60_000 / (times - 1) + (5 * 60_000) / (times - 9) + 30_000;
@@ -303,7 +303,7 @@ export class Judge implements Observer {
     } else if (isWell) intervals.push({ from: this.#time.now, to: Infinity });
   }
 
-  /** A restart loses the levels and the outstanding charges of a gateway. */
+  /** Call this after a restart, in which a gateway loses its levels and outstanding charges. */
   restarted(gateway: number): void {
     for (const id of this.#ids)
       this.#counts.set(`${id} owed`, Math.min(this.#total(`${id} owed`), this.#total(`${id} charged`)));
@@ -337,7 +337,7 @@ export class Judge implements Observer {
     return last !== undefined && last.from <= since && last.to === Infinity;
   }
 
-  /** Whether a gateway had contact between two times for long enough to learn of a change. */
+  /** Whether a gateway had contact between two times for long enough to be notified of a change. */
   #hasReply(gateway: number, from: number, to: number): boolean {
     const inside = (interval: Interval) => Math.min(interval.to, to) - Math.max(interval.from, from);
     return (this.#contacts[gateway] ?? []).some((interval) => inside(interval) > HEARD_MS);

@@ -5,7 +5,7 @@ import type { Random } from './random.ts';
 import type { Server } from './server.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
-/** How long TCP and proxies may take to deliver data after its connection was closed. */
+/** How long TCP and proxies may take to deliver data after the connection was closed. */
 const LATEST_MS = 15_000;
 
 /** The network link between one gateway and Redis. */
@@ -36,7 +36,7 @@ export class Link {
     return !this.isCut && this.loss === 0 && this.server.state === 'well' && 2 * this.delayMs <= timeoutMs;
   }
 
-  /** Random numbers that depend only on the time, so that the network behaves the same for a plan with fewer steps. */
+  /** Random numbers that depend only on the time, so the network behaves the same if a plan has fewer steps. */
   draw(): Random {
     this.#drawn = this.#drawnAt === this.time.now ? this.#drawn + 1 : 0;
     this.#drawnAt = this.time.now;
@@ -49,8 +49,8 @@ export class Link {
 }
 
 /**
- * Replaces an ioredis connection. Commands travel over a link in order and get a reply in time, late, or never. After a
- * loss the connection is silent, as with TCP, until it is closed and reopened.
+ * Replaces an ioredis connection. Commands travel over a link in order, and their replies arrive in time, late or
+ * never. After a loss, the connection is silent, as with TCP, until it is closed and reopened.
  */
 export class NetworkConnection extends Redis {
   readonly #link: Link;

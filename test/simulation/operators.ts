@@ -22,7 +22,7 @@ export interface SimulatedKey {
 export const INSIDE = '10.1.2.3';
 export const OUTSIDE = '192.0.2.1';
 const NETWORK = parseNetwork('10.0.0.0/8') ?? '';
-/** The tolerance for a gateway without Redis, whose clock is behind by the delay of the last reply. */
+/** The tolerance for a gateway without Redis: its clock is behind by the delay of the last reply. */
 const CLOCKS_APART_MS = 1_000;
 
 export const digestOf = (text: string) => hash('sha256', text, 'base64url');
@@ -50,7 +50,7 @@ const hasOtherLimit = (limit: number) => (_: Request, verdict: Verdict) =>
 /** The operator's change in a step, with a check for answers that violate it. */
 export function changeIn({ kind, value }: OperatorStep, key: SimulatedKey, time: VirtualTime): Change {
   const now = time.microseconds;
-  // The reason contains the time, because the audit log omits repeated entries.
+  // The reason contains the time, because the audit log omits repetitions.
   const about = { actor: 'operator', via: 'api' as const, reason: `${kind} at ${now}`, changes: [] };
   const activity: Activity = { ...about, action: 'key.change', target: key.id };
   const ofKey =

@@ -1,6 +1,6 @@
 import { Random } from './random.ts';
 
-/** The run that a seed determines: gateways, keys, and steps, each of which can be omitted. */
+/** The run that a seed determines: gateways, keys and steps. Each step can be omitted. */
 
 const CLIENTS = ['polite', 'backs off', 'hammers', 'bursts'] as const;
 const OF_LINKS = ['slow', 'late', 'lossy', 'cut'] as const;
@@ -61,7 +61,7 @@ export interface Plan {
   readonly steps: readonly Step[];
 }
 
-/** Operators do not change these two keys: one has a single polite client, the other a single one that hammers. */
+/** Operators do not change these two keys. One has a single polite client, the other a single client that hammers. */
 export const [LONE_KEY, HAMMERED_KEY] = [0, 1];
 /** Operators change these two keys: one has its own limit, the other the limit of its plan. */
 const [OWN_LIMIT_KEY, PLAN_LIMIT_KEY] = [2, 3];
@@ -71,7 +71,7 @@ const STEP_MS = 750;
 
 export function planOf(seed: number, steps: number): Plan {
   const random = new Random(`seed ${seed}`);
-  // A calm seed has no fault except a slow network, under which all invariants must hold.
+  // A calm seed has no fault except a slow network.
   const isCalm = random.chance(0.3);
   const [gateways, forMs] = [random.between(1, MOST_GATEWAYS), steps * STEP_MS];
   const minute = () => random.pick([4, 6, 12, 30, 60]);
@@ -85,7 +85,7 @@ export function planOf(seed: number, steps: number): Plan {
   const client = { at: 0, does: 'client', gateway: undefined, seed: `${seed}` } as const;
   const made: Step[] = [{ ...client, kind: 'polite', key: LONE_KEY, forMs, times: 1 }];
   if (isCalm && random.chance(0.3)) {
-    // At ten times the limit, a ban takes many decisions, so this rate is rare.
+    // At ten times the limit, it takes many decisions until the ban, so this rate is rare.
     const [times, hammerMs] = random.chance(0.1) ? [10, 360_000] : [100, 40_000];
     made.push({ ...client, kind: 'hammers', key: HAMMERED_KEY, forMs: hammerMs, times });
   }

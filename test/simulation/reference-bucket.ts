@@ -1,4 +1,4 @@
-/** A token bucket that counts fractions of a token: one for each microsecond of its window. */
+/** A token bucket that counts fractions of a token. A token has one for each microsecond of the window. */
 export class ReferenceBucket {
   readonly #window: number;
   #level: number | undefined;
@@ -27,7 +27,7 @@ export class ReferenceBucket {
     [this.#level, this.#limit, this.#at] = [level, limit, now];
   }
 
-  /** @returns whether there was a token; if not, nothing changes */
+  /** @returns whether there was a token; if not, nothing is taken */
   takeToken(now: number, limit: number): boolean {
     const level = this.levelAt(now, limit);
     if (level < this.#window) return false;

@@ -36,8 +36,8 @@ const ON_LINKS = {
 const ON_SERVER = { restart: 'down', full: 'full', demoted: 'demoted' } as const;
 
 /**
- * Runs a plan on an empty Redis to its end, or to the first violation. Calls that are still waiting for a timer or for
- * Redis never return, because virtual time stops.
+ * Runs a plan on an empty Redis to the end of the plan, or to the first violation. Then virtual time stops, so calls
+ * that still wait for a timer or for Redis never return.
  */
 export async function run(plan: Plan, { redis, broken = {} }: Options) {
   await redis.flushdb();
@@ -62,7 +62,7 @@ class Simulation {
   #recovered = 0;
   /** Local admissions of killed gateways, whose charges have an unknown outcome. */
   #unknown = 0;
-  /** Decisions, those without Redis, and faults. */
+  /** The numbers of decisions, of decisions without Redis, and of faults. */
   readonly #counts = { decisions: 0, local: 0, faults: 0 };
 
   constructor(plan: Plan, time: VirtualTime, redis: Redis, broken: Break) {
@@ -212,7 +212,7 @@ class Simulation {
     );
     const isMade = await make(gateway).then(Boolean, () => false);
     this.#note(`g${step.gateway} ${isMade ? 'acknowledges' : 'does not acknowledge'} “${describe(step)}”`);
-    // A restarted gateway reads from Redis first, as every gateway does.
+    // If the gateway was restarted during the change, its acknowledgement does not count.
     if (isMade && this.#gateways[step.gateway] === gateway) begun.acknowledge();
     else begun.fail();
   }

@@ -11,16 +11,16 @@ export interface DecideCall {
     readonly id: string;
     readonly digest: string;
     readonly count: number;
-    /** For a charge: the tokens of local admissions, and how many of them the minute bucket pays. */
+    /** For a charge: the tokens of local admissions, and how many of them are taken from the minute bucket. */
     readonly charge?: { readonly taken: number; readonly due: number };
   }[];
   readonly verdicts: readonly string[];
 }
 
 export interface Observer {
-  /** Redis has executed a call, whose reply may still be lost. */
+  /** Called when Redis has executed a call. The reply may still be lost. */
   decided(call: DecideCall): void;
-  /** The reply of a call has arrived. */
+  /** Called when the reply to a call has arrived. */
   noteReplies(call: DecideCall): void;
   /** @returns a copy of the expected data, for `restored` */
   copied(): unknown;
@@ -41,8 +41,8 @@ export class Server {
   readonly #real: Redis;
   readonly #observer: Observer;
   /**
-   * Replies cached until the next change by an operator, because gateways read the plans and the audit log all the
-   * time.
+   * Replies that are cached until the next change by an operator, because gateways read the plans and the audit log
+   * continuously.
    */
   readonly #same = new Map<string, Promise<unknown>>();
   #knowsScript = false;
@@ -60,7 +60,7 @@ export class Server {
     this.changes.emit('change');
   }
 
-  /** From now on, the replica is updated only by operators' changes, which wait for it. */
+  /** From now on, only changes by operators update the replica, because they wait for it. */
   async delayReplica(): Promise<void> {
     const names = await this.time.real(() => this.#real.keysBuffer('gateway:*'));
     const dump = async (name: Buffer): Promise<[Buffer, Buffer]> => [name, await this.#real.dumpBuffer(name)];
@@ -149,7 +149,7 @@ export class Server {
     return (await this.send(name, args)) as string[];
   }
 
-  /** The reply of a call has arrived. */
+  /** Call this when the reply to a call has arrived. */
   noteReplies(call: DecideCall): void {
     this.#observer.noteReplies(call);
   }

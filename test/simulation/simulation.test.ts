@@ -17,14 +17,14 @@ test.runIf(thoroughly(0, 1))(`${QUICK_SEEDS} simulated seeds violate no invarian
   expect(local).toBeGreaterThan(500);
 });
 
-test('a seed always gives the same history', async () => {
+test('a seed always produces the same history', async () => {
   const [first, again, other] = [7, 7, 8].map((seed) => () => run(planOf(seed, STEPS), { redis }));
   const { digest } = await first!();
   expect((await again!()).digest).toBe(digest);
   expect((await other!()).digest).not.toBe(digest);
 });
 
-describe('the quick seeds detect the break', () => {
+describe('the quick seeds detect the deliberate break', () => {
   test.for(Object.keys(BREAKS))('%s', async (name) => {
     expect(await firstSeedWith(name, redis)).toBeDefined();
   });

@@ -4,9 +4,9 @@ import FakeTimers from '@sinonjs/fake-timers';
 /** The Unix time in milliseconds at which virtual time begins. */
 const BEGIN_MS = 1_795_132_800_123;
 
-/** Between two real immediates, Node runs all pending promise callbacks. */
+/** Node runs all pending promise callbacks between two real immediates. */
 const realImmediate = setImmediate;
-/** Several timers share a turn of the real event loop, because a turn costs more than most timers. */
+/** The number of timers that share a turn of the real event loop, because a turn costs more than most timers. */
 const TIMERS_A_TURN = 16;
 
 /**

@@ -18,7 +18,7 @@ export interface Fault {
 
 const DURATION_MS = 1_500;
 
-/** Cores fail in turn. */
+/** The number of core faults so far, because the cores fail in turn. */
 let turn = 0;
 const nextCore = ({ cores }: Stage) => cores[turn++ % cores.length] as SoakProcess;
 
@@ -46,7 +46,7 @@ const suspended = (part: (stage: Stage) => SoakProcess) =>
     (process) => process.signal('SIGCONT'),
   );
 
-/** Causes a fault this many times within the duration of one. */
+/** Causes a short fault this many times within the duration of one long fault. */
 const repeated =
   (times: number, act: Fault['strike']): Fault['strike'] =>
   async (stage, load) => {

@@ -7,20 +7,20 @@ import { type Answer, post, send } from '../support/http.ts';
 import { type Disturbance, LOG_LAG_MS, type SoakRecord } from './record.ts';
 import { CORE_TIMEOUT_MS, type Stage } from './stage.ts';
 
-/** A kind of client: what it sends, and which answers it may get even while something fails. */
+/** A kind of client: what it sends, and which answers it may get, normally and while a part fails. */
 interface Kind {
   readonly name: string;
   readonly clients: number;
   readonly pauseMs: number;
   readonly promised: readonly number[];
-  /** The additional outcomes that are allowed while something fails. */
+  /** The additional outcomes that are allowed while a part fails. */
   readonly excused: Partial<Record<Disturbance['kind'], readonly (number | string)[]>>;
-  /** Whether the client is an internal service, which calls the cores directly. */
+  /** Set for an internal service, which calls the cores directly. */
   readonly isInternal?: true;
   ask(url: string, agent: http.Agent, requestId: string): Promise<Answer>;
 }
 
-/** A failed read is sent to the other core if there is time; a write that may have arrived is never sent again. */
+/** A failed read is retried on the other core if there is time; a write that may have arrived is never retried. */
 const READ = { core: [504], database: [503] };
 const WRITE = { core: [502, 504, 'ECONNRESET', 'aborted'], database: [503] };
 const CUT = ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'socket hang up'];
@@ -174,7 +174,7 @@ async function observe(kind: Kind, url: string, agent: http.Agent, id: string) {
   return { url, answer, fault, id, sentAt, endedAt: performance.now() };
 }
 
-/** Counts an outcome, and reports it unless it is promised or excused. */
+/** Counts an outcome, and reports it if it is neither promised nor excused. */
 function check(record: SoakRecord, kind: Kind, observed: Awaited<ReturnType<typeof observe>>): void {
   const { url, answer, fault, id, sentAt, endedAt } = observed;
   const seen = answer?.status ?? `${(fault as NodeJS.ErrnoException).code ?? (fault as Error).message}`;
@@ -190,7 +190,7 @@ function check(record: SoakRecord, kind: Kind, observed: Awaited<ReturnType<type
     (Object.keys(kind.excused) as Disturbance['kind'][]).some(
       (cause) => includes(kind.excused[cause], seen) && record.wasDisturbed(cause, sentAt, endedAt),
     );
-  // An outage in the gateways' logs may excuse the outcome, so it is judged once the log lines have arrived.
+  // An outage in a gateway's log may excuse the outcome, which is therefore judged once the log lines have arrived.
   if (!includes(kind.promised, seen))
     setTimeout(() => isExcused() || complain('this outcome is not promised'), 2 * LOG_LAG_MS);
   if (answer !== undefined) checkHeaders(answer, id, kind.isInternal ? [] : LIMIT_HEADERS, complain);

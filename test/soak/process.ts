@@ -6,13 +6,13 @@ import { spawnForRun } from '../bench/machine/processes.ts';
 import { usageOf, withChildren } from '../bench/machine/usage.ts';
 import { sum } from '../support/statistics.ts';
 
-/** The resources that a process holds. */
+/** The resources that a process uses. */
 export interface Holding {
   readonly megabytes: number;
   readonly fileHandles: number;
 }
 
-/** A process of the soak test that can be stopped and started again. An exit on its own breaks a promise. */
+/** A process of the soak test that can be stopped and started again. If it exits on its own, a promise is broken. */
 export class SoakProcess {
   readonly #options: SoakProcessOptions;
   #child: ChildProcess | undefined;
@@ -28,7 +28,7 @@ export class SoakProcess {
     return this.#options.name;
   }
 
-  /** Starts the process, and resolves when it serves. */
+  /** Starts the process, and resolves when it is up. */
   async start(): Promise<void> {
     this.#isMeantToEnd = false;
     this.startedAt = performance.now();
@@ -56,7 +56,7 @@ export class SoakProcess {
     await ended;
   }
 
-  /** The resources that the process holds now. All are 0 while it is not running. */
+  /** The resources that the process uses now. All are 0 while it is not running. */
   holding(): Holding {
     const pid = this.#child?.pid;
     if (pid === undefined || !existsSync(`/proc/${pid}/task`)) return { megabytes: 0, fileHandles: 0 };
@@ -69,7 +69,7 @@ export interface SoakProcessOptions {
   readonly name: string;
   readonly args: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
-  /** Resolves when the process serves. The project's own services report this themselves. */
+  /** Resolves when the process is up. Not needed for the project's own services, which report it themselves. */
   readonly isUp?: (child: ChildProcess) => Promise<unknown>;
   readonly onLine?: (line: string) => void;
   readonly onSelfEnded: (what: string) => void;

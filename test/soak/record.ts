@@ -2,7 +2,7 @@ import { type Allowance, judge, type Observed } from '../support/allowance-check
 import { type Failure, unexplained } from '../support/failures.ts';
 import type { LogLine } from '../support/log.ts';
 
-/** A temporary fault, with its start and end by performance.now(). */
+/** A temporary fault, with its start and end in terms of performance.now(). */
 export interface Disturbance {
   readonly kind: 'redis' | 'core' | 'restart' | 'database' | 'none';
   readonly name: string;
@@ -16,7 +16,7 @@ type SeenFailure = Failure & { readonly url: string; readonly at: number };
 /** The time after a fault in which answers to affected requests may still arrive. */
 const AFTERMATH_MS = 3_000;
 const MAX_TOLD = 20;
-/** The longest delay of a gateway's log, which is buffered. */
+/** The longest delay of a gateway's log, because it is buffered. */
 export const LOG_LAG_MS = 1_000;
 
 /** All observations of a soak test, and all broken promises. */
@@ -39,7 +39,7 @@ export class SoakRecord {
     return this.#counts.get(what) ?? 0;
   }
 
-  /** The counts whose names have this prefix, by the rest of the name. */
+  /** The counts whose names begin with this prefix, by the rest of the name. */
   countedUnder(beginning: string): [name: string, count: number][] {
     return [...this.#counts]
       .filter(([name]) => name.startsWith(beginning))

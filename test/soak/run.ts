@@ -25,10 +25,10 @@ Faults, in turn: ${FAULTS.map(({ name }) => name).join(', ')}.
 Prints a table at the end, and exits with 1 if a promise was broken.
 `;
 
-/** The time in which everything recovers after a fault of a core or Redis. */
+/** The time within which everything recovers from a fault of a core or of Redis. */
 const SETTLE_MS = 4_000;
 const PROGRESS_EVERY_MS = 5_000;
-/** How much a process may have grown by the time the load is over. */
+/** How much a process may have grown when the load is over. */
 const MAX_MORE_HANDLES = 32;
 const MAX_MORE_MEGABYTES = 250;
 
@@ -90,7 +90,7 @@ record.judgeAllowances(METERED, stage.gateways.length);
 record.judgeFailures();
 for (const [at, url] of stage.adminUrls.entries()) {
   const metrics = await scrape(url);
-  // Every request is counted, and every counted decision was made.
+  // Checks that every request was counted, and that every counted decision was made.
   for (const untruth of miscounted(metrics)) record.broke(`the metrics of ${url}: ${untruth}`);
   checkFailures(stage.urls[at] as string, metrics, 'gateway', 0);
 }

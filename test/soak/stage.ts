@@ -61,7 +61,7 @@ export async function setStage(record: SoakRecord) {
           ADMIN_PORT: String(adminPorts[at]),
           ADMIN_TOKEN,
           REDIS_URL: redisUrl,
-          // Seven processes share the machine, so Redis must not count as down when a process gets no CPU for 50 ms.
+          // Seven processes share the machine, so Redis must not count as down if a process gets no CPU for a moment.
           REDIS_TIMEOUT_MS: '200',
           CORE_URL: coreUrls.join(','),
           CORE_TIMEOUT_MS: String(CORE_TIMEOUT_MS),
@@ -79,18 +79,18 @@ export async function setStage(record: SoakRecord) {
     redis,
     cores,
     gateways,
-    /** A superuser's connection to the cores' database. */
+    /** A connection to the cores' database as a superuser. */
     database,
     processes,
     /** The URLs at which clients reach the gateways. */
     urls,
     coreUrls,
     adminUrls,
-    /** The run's own connection to Redis. */
+    /** The soak test's own connection to Redis. */
     client,
     async issueKey(limits: object): Promise<string> {
       const { status, json } = await post(`${adminUrls[0]}/keys`, { name: 'soak', ...limits }, { key: ADMIN_TOKEN });
-      if (status !== 201) throw new Error(`The gateway answered the creation of a key with ${status}.`);
+      if (status !== 201) throw new Error(`The gateway refused to create a key: ${status}.`);
       return (json as { key: string }).key;
     },
     async stop() {
@@ -102,7 +102,7 @@ export async function setStage(record: SoakRecord) {
   };
 }
 
-/** Each write reaches the kernel before its reply, so that kill -9 loses nothing. */
+/** Each write reaches the kernel before Redis replies, so kill -9 loses nothing. */
 const redisArgs = (port: number): string[] => {
   const kept = { dir: folder, save: '', appendonly: 'yes', appendfsync: 'no', logfile: join(folder, 'redis.log') };
   const directives = Object.entries({ port: String(port), bind: '127.0.0.1', ...kept });

@@ -44,7 +44,7 @@ const left = async (id: string) => [
   await redis.exists(`gateway:outbox:{${id}}`),
 ];
 
-test('on a cluster, the audit entries of a change are in the audit log when it is acknowledged, and none is left over', async () => {
+test('on a cluster, the audit entries of a change are in the audit log when it is acknowledged, and not in an outbox', async () => {
   for (let at = 0; at < 8; at++) {
     const id = newKey();
     for (const change of [issuing(id), renaming(id), revoking(id)]) expect(await storage.change(change)).toBe(true);
@@ -58,7 +58,9 @@ test('on a cluster, the audit entries of a change are in the audit log when it i
   ]);
 });
 
-/** A storage whose gateway is killed at its n-th call to Redis, before the call or before its reply. */
+/**
+ * Opens a storage whose gateway is killed at its nth call to Redis: before the call, or after it but before its reply.
+ */
 async function dying(calls: number, isSent: boolean) {
   const connection = await connected();
   const send = connection.sendCommand.bind(connection);
@@ -72,7 +74,7 @@ async function dying(calls: number, isSent: boolean) {
   return { storage: new RedisStorage(connection), isDead: () => isDead, close: () => connection.disconnect() };
 }
 
-/** Other gateways finish interrupted changes until none is left. */
+/** Lets other gateways finish the interrupted changes until none is left. */
 async function takeOver(): Promise<void> {
   const others = await Promise.all([connected(), connected()]);
   const survivors = others.map((one) => new RedisStorage(one, { leftBehindMs: 100 }));
@@ -91,7 +93,7 @@ const CHANGES: [what: string, of: (id: string) => Change, actions: string[]][] =
 
 describe.for(CHANGES)('a gateway that %s', ([, of, actions]) => {
   test.for([true, false])(
-    'leaves each audit entry once if it is killed at any step (its last call was sent: %s)',
+    'leaves each audit entry exactly once if it is killed at any step (its last call was sent: %s)',
     async (isSent) => {
       const made: boolean[] = [];
       for (let calls = 1; ; calls++) {
@@ -107,7 +109,7 @@ describe.for(CHANGES)('a gateway that %s', ([, of, actions]) => {
             .toBe(true)
             .then(() => undefined),
         ]);
-        // Its last call has time to arrive.
+        // Gives its last call time to arrive.
         await sleep(100);
         await takeOver();
         const after = await storage.read(`key:${id}`);
@@ -120,7 +122,7 @@ describe.for(CHANGES)('a gateway that %s', ([, of, actions]) => {
         made.push(isMade);
         if (isWhole) break;
       }
-      // It was killed at least once before the change, and at several steps after it.
+      // Ensures that it was killed at least once before the change, and at several steps after it.
       expect(made.filter((one) => !one).length).toBeGreaterThan(0);
       expect(made.filter(Boolean).length).toBeGreaterThan(3);
     },
@@ -174,7 +176,7 @@ test('a change that other gateways take over at the same time is made with its a
   await redis.del('gateway:tokens');
 });
 
-test('an invalid outbox entry is dropped, and one whose log is not a stream is reported', async () => {
+test('an invalid outbox entry is dropped, and one for a log that is not a stream is reported', async () => {
   const id = newKey();
   const lost: LogEntry[] = [];
   const reporting = new RedisStorage(redis, { onLost: (entry) => void lost.push(entry), leftBehindMs: 0 });
@@ -194,7 +196,7 @@ test('an invalid outbox entry is dropped, and one whose log is not a stream is r
   await redis.rename('saved:{gateway:activity}', 'gateway:activity');
 });
 
-test('the index of a cluster is rebuilt from all of its nodes', async () => {
+test('on a cluster, the index is rebuilt from all nodes', async () => {
   const ids = Array.from({ length: 30 }, newKey);
   for (const id of ids) await storage.change(issuing(id));
   await redis.zrem('gateway:keys', ...ids);
@@ -203,7 +205,7 @@ test('the index of a cluster is rebuilt from all of its nodes', async () => {
   expect(await storage.isEmpty()).toBe(false);
 });
 
-test('while the slot of a key migrates, its changes are made with their audit entries or refused', async () => {
+test('while the slot of a key migrates, changes to the key are made with their audit entries or refused', async () => {
   const id = newKey();
   await storage.change(issuing(id));
   const slot = slotOf(`{${id}}`);
@@ -230,7 +232,7 @@ test('while the slot of a key migrates, its changes are made with their audit en
   expect(made.at(-1)).toBe(true);
 });
 
-test('while the node of the audit log is away, changes on other nodes are made, and their entries are added later', async () => {
+test('while the node of the audit log is down, changes on other nodes are made, and their entries are added later', async () => {
   const node = await cluster.ownerOf(slotOf('gateway:activity'));
   for (const name of ['gateway:outboxes', 'gateway:tokens']) expect(await cluster.ownerOf(slotOf(name))).not.toBe(node);
   node.server.pause();

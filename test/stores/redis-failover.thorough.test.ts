@@ -9,7 +9,7 @@ import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';
 import { idOfKey, issuing } from '../support/redis-storage.ts';
 import { targetOf } from '../support/redis-target.ts';
 
-test('a killed primary loses no acknowledged key and leaves none that was reported as not issued', async () => {
+test('when a primary is killed, no acknowledged key is lost, and no key exists that was reported as not issued', async () => {
   const watched = await startSentinels();
   const redis = await connectRedis(
     targetOf('sentinel', watched.urls, { masterName: MASTER_NAME }),

@@ -10,7 +10,7 @@ import { ROOT } from '../support/process.ts';
 import { connectedRedis, connectionTo, ownRedis } from '../support/redis-database.ts';
 import { auditEntry, idOfKey, issuing, revoking, storageAt } from '../support/redis-storage.ts';
 
-/** A Redis, a connection to it, and a storage that uses it over a network that can fail. */
+/** Starts a Redis, opens a connection to it, and opens a storage that uses it over a network that can fail. */
 async function setUp(timeoutMs = 300) {
   const server = await ownRedis();
   const redis = connectionTo(server.url, { retryStrategy: () => 20 });
@@ -18,7 +18,7 @@ async function setUp(timeoutMs = 300) {
   return { server, redis, proxy, storage: await storageAt(proxy.url, {}, timeoutMs) };
 }
 
-test('a change without a reply for 4 s is reported as unknown, and is never made if it arrives later', async () => {
+test('a change without a reply for 4 s is reported as unknown, and is not made if it arrives later', async () => {
   const { server, proxy, redis, storage } = await setUp();
   const id = idOfKey(1);
   await storage.change(issuing(id));
@@ -39,14 +39,14 @@ test('a change without a reply for 4 s is reported as unknown, and is never made
   }
   expect(performance.now() - beganAt).toBeLessThan(7_000);
   expect(await redis.exists(`gateway:key:{${idOfKey(3)}}`)).toBe(1);
-  // TCP delivers the call now.
+  // Now TCP delivers the call.
   proxy.set({ kind: 'pass' });
   await expect.poll(() => storage.now().catch(() => 0)).toBeGreaterThan(0);
   await sleep(300);
   expect(await redis.hget(`gateway:key:{${id}}`, 'banned_until')).toBeNull();
 });
 
-test('a change is not sent and not made if Redis does not return its time', async () => {
+test('a change is neither sent nor made if Redis does not return its time', async () => {
   const { proxy, redis, storage } = await setUp();
   proxy.set({ kind: 'black-hole' });
   expect(await storage.change(issuing(idOfKey(1))).catch((thrown) => thrown)).toBeInstanceOf(NotMade);
@@ -56,7 +56,7 @@ test('a change is not sent and not made if Redis does not return its time', asyn
   expect(await redis.exists(`gateway:key:{${idOfKey(1)}}`)).toBe(0);
 });
 
-test('a retried change that failed is never made, however late its first call arrives', async () => {
+test('if the retry of a change fails, the change is never made, however late its first call arrives', async () => {
   const { redis } = await setUp();
   const script = readFileSync(join(ROOT, 'gateway/stores/redis/change.lua'), 'utf8');
   const key = `gateway:key:{${idOfKey(1)}}`;
@@ -78,7 +78,7 @@ test('a retried change that failed is never made, however late its first call ar
 async function refused(change: Promise<unknown>): Promise<string | undefined> {
   const fault = (await change.catch((thrown) => thrown)) as NotMade;
   expect(fault).toBeInstanceOf(NotMade);
-  // Commands contain digests and fields, which must not be shown.
+  // An error must not show commands, because they contain digests and fields.
   expect(inspect(fault)).not.toMatch(/plan|free|#!lua/);
   return fault.shown;
 }
@@ -122,7 +122,7 @@ describe('a change that Redis refuses, or that is not sent, is not made', async 
     expect(await refused(narrow.change(issuing(idOfKey(4))))).toContain('lacks a permission');
   });
 
-  test('while Redis is away', async () => {
+  test('while Redis is down', async () => {
     await server.stop();
     await expect.poll(() => storage.now().catch(({ message }) => message)).toContain('writeable');
     const beganAt = performance.now();
@@ -131,7 +131,7 @@ describe('a change that Redis refuses, or that is not sent, is not made', async 
   });
 });
 
-test('each issued key takes one call, whether keys are issued one by one or at once', async () => {
+test('each issued key takes one call to Redis, whether keys are issued one by one or all at once', async () => {
   const server = await ownRedis();
   const redis = await connectedRedis(server.url);
   const storage = await storageAt(server.url);
@@ -145,7 +145,7 @@ test('each issued key takes one call, whether keys are issued one by one or at o
   expect(await redis.zcard('gateway:keys')).toBe(600);
   const count = (wanted: string) => calls.filter((name) => name === wanted).length;
   await expect.poll(() => count('eval')).toBeGreaterThanOrEqual(600);
-  // Replicas and the clock are read once a second, and by all waiting changes if the process was paused for longer. With
-  // two calls per key there would be 1,200.
+  // Replicas and the clock are read once a second, and by all waiting changes if the process was paused for longer.
+  // With two calls per key, there would be 1,200.
   expect(calls.filter((name) => name !== 'info').length).toBeLessThan(600 * 1.5);
 });

@@ -31,7 +31,7 @@ test('a change is acknowledged once a replica has it', async () => {
   expect(await ofReplicas(redis)).toMatchObject([{ status: 'good' }]);
 });
 
-test('a change that no replica confirms is made but not acknowledged; later ones are acknowledged once a replica is back', async () => {
+test('a change that no replica confirms is made but not acknowledged; later changes are acknowledged once a replica is back', async () => {
   const { url, replica, redis, follower, storage } = await setUp();
   await storage.change(issuing(idOfKey(1)));
   replica.pause();
@@ -45,11 +45,11 @@ test('a change that no replica confirms is made but not acknowledged; later ones
   const isGone = { parts: [{ record: `key:${idOfKey(1)}`, exists: false }], entries: [] } as const;
   await expect(other.change(isGone)).rejects.toThrow(Unconfirmed);
   await expect(other.relistKeys()).rejects.toThrow(Unconfirmed);
-  // A change that was not made needs no replica, and neither does a mere audit entry.
+  // No replica has to confirm a change that was not made, or an audit entry alone.
   expect(await storage.change(revoking(idOfKey(9)))).toBe(false);
   await storage.change({ parts: [], entries: [auditEntry('*')] });
 
-  // A connection that makes decisions must not wait.
+  // A connection for decisions must not wait for replicas.
   const deciding = await storageAt(url, { isConfirmed: false });
   const beganAt = performance.now();
   expect(await deciding.change(issuing(idOfKey(3)))).toBe(true);
@@ -62,7 +62,7 @@ test('a change that no replica confirms is made but not acknowledged; later ones
   expect(await other.relistKeys()).toBe(0);
 });
 
-test('a change does not wait for a replica if none is connected, and the doctor warns of this', async () => {
+test('a change does not wait for a replica if none is connected, and the doctor warns about this', async () => {
   const { replica, redis, storage } = await setUp();
   await storage.change(issuing(idOfKey(1)));
   await replica.stop();
@@ -82,7 +82,7 @@ test('without replicas, a change is acknowledged even if the connection is lost 
   const proxy = await startFaultProxy(url);
   const storage = await storageAt(proxy.url);
   await storage.change(issuing(idOfKey(1)));
-  // After this time the replicas are read again.
+  // After this time, the next change reads the list of replicas again.
   await sleep(1_100);
   proxy.set({ kind: 'cut-reply', afterBytes: 0, to: 'replication' });
   const changing = storage.change(issuing(idOfKey(2)));

@@ -16,7 +16,7 @@ async function issue(fields?: Record<string, string>): Promise<string> {
   return id;
 }
 
-test('a store counts as empty even if a change has left temporary data', async () => {
+test('a store counts as empty even if it contains temporary data of a change', async () => {
   expect(await storage.isEmpty()).toBe(true);
   await redis.set('gateway:change:{gateway:plans}:x', 'cancelled');
   await redis.set('somebody:else', '1');
@@ -39,7 +39,7 @@ test('a member of the index that is not the id of a key is never listed', async 
   expect(await storage.countKeys()).toBe(3);
 });
 
-test('a revocation keeps the last fields and the place of the key', async () => {
+test('after a revocation, the last fields and the place of the key are kept', async () => {
   const id = await issue();
   await redis.hset(`gateway:key:{${id}}`, { admitted: '7', secret: 'x' });
   await redis.set(`gateway:usage:{${id}}`, 'spoilt');
@@ -53,7 +53,7 @@ test('a revocation keeps the last fields and the place of the key', async () => 
   expect(await storage.change(revoking(id))).toBe(false);
 });
 
-test('a revoked key loses its place once its kept data has expired', async () => {
+test('a revoked key loses its place when its kept data expires', async () => {
   const id = await issue();
   await storage.change(revoking(id));
   await redis.del(`gateway:usage:{${id}}`);
@@ -72,7 +72,7 @@ test('a key is not issued, even in part, if the index is not a sorted set', asyn
   await redis.rename('test:keys', 'gateway:keys');
 });
 
-test('bytes that are not UTF-8 are read as U+FFFD and do not prevent a change of the record', async () => {
+test('bytes that are not UTF-8 are read as U+FFFD and do not prevent changes to the record', async () => {
   const id = await issue();
   await redis.call('HSET', `gateway:key:{${id}}`, 'name', Buffer.from([0x41, 0xff, 0x42]), Buffer.from([0xfe]), 'x');
   const read = await storage.read(`key:${id}`);
@@ -84,7 +84,7 @@ test('bytes that are not UTF-8 are read as U+FFFD and do not prevent a change of
   expect(await storage.change(rename)).toBe(false);
 });
 
-test('an audit entry that equals one from over a minute ago is not a repetition', async () => {
+test('an audit entry identical to one from over a minute ago is not a repetition', async () => {
   await redis.del('gateway:activity');
   const { log, fields } = auditEntry('a');
   const asked = { log, fields: { ...fields, requestId: '1' } };
@@ -93,7 +93,7 @@ test('an audit entry that equals one from over a minute ago is not a repetition'
   expect(await storage.tail('audit', { count: 9 })).toHaveLength(2);
 });
 
-test('only the keys of a page are read, with their counts', async () => {
+test('a list reads only the keys of its page, with their counts', async () => {
   for (let at = 0; at < 250; at++) await issue();
   const connection = await connectedRedis(url);
   const sent = countCommands(connection);

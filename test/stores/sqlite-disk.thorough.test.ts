@@ -47,7 +47,7 @@ const ban = (id: number, until: number) =>
 
 const bySystem = { message: FULL, shown: `The change was not made. ${FULL}` };
 
-/** A disk with a storage that has keys. */
+/** Mounts a disk and opens a storage with keys on it. */
 async function diskWithKeys(context: TestContext, megabytes?: number) {
   const disk = await diskFor(context, megabytes);
   const folder = join(disk.folder, 'data');
@@ -84,7 +84,7 @@ test('on a full disk, every key can be revoked or disabled, and no other change 
   await expect(storage.change({ parts: [], entries: [{ log: 'audit', fields: {} }] })).rejects.toMatchObject(bySystem);
   for (let id = 0; id < 200; id++) {
     expect(await storage.change(revoke(id))).toBe(true);
-    // The rest of the reserved space stays reserved.
+    // Most of the reserved space is kept.
     expect(statSync(join(folder, 'reserve')).size).toBeGreaterThan(100_000);
   }
   const others = Promise.allSettled([
@@ -112,10 +112,7 @@ test('on a full disk, every key can be revoked or disabled, and no other change 
   expect((await stat(join(folder, 'reserve'))).size).toBe(1_048_576);
 });
 
-/**
- * A log that is too large to be merged into the database with the reserved space stays in use and grows with every
- * change.
- */
+/** If the log is too large to be merged using only the reserved space, it stays in use and grows with every change. */
 test.for([
   { name: 'small keys', before: [1_000, 1_000], whileFull: [1_000, 900], revoked: 300 },
   { name: 'large keys', before: [1_000, 12_000], whileFull: [1_000, 8_000], revoked: 25 },
@@ -147,7 +144,7 @@ test('on a full disk, a key can be revoked after any number of bans', async (con
   expect([made > 100, made < 20_000]).toEqual([true, true]);
   const newest = await storage.tail('audit', { count: 1_000 });
   for (let id = 0; id < KEYS; id++) expect(await storage.change(revoke(id)), `key ${id}`).toBe(true);
-  // Old audit entries were removed, but none of the newest thousand.
+  // Old audit entries were removed, but not the newest thousand.
   const kept = await storage.tail('audit', { count: 1_000 });
   expect(kept.slice(KEYS)).toEqual(newest.slice(0, 1_000 - KEYS));
 });
@@ -178,11 +175,11 @@ test.for([
     expect(await Promise.all(others)).toEqual(Array(300).fill(true));
     await storage.save([['401', { banned_until: '9' }]], true);
     await storage.close();
-    // A start finds no free space either.
+    // The next start finds no free space either.
     await (await open(folder)).close();
     const next = open(folder);
     expect(next.fault()).toBe(FULL);
-    // The other process may have taken the space that the close released. Then no change is made.
+    // The other process may have taken the space that the close released, in which case no change is made.
     for (let id = 480; id < KEYS; id++) {
       const revoked = await next.change(revoke(id)).catch((fault: unknown) => fault);
       if (revoked === true) expect(await next.read(`key:${id}`)).toBeUndefined();
@@ -197,7 +194,7 @@ test.for([
   },
 );
 
-test('a stop on a full disk loses nothing and keeps the reserved space if the log cannot be merged', async (context) => {
+test('if the log cannot be merged, a stop on a full disk loses nothing and keeps the reserved space', async (context) => {
   const { disk, folder, storage } = await diskWithKeys(context, 16);
   await disk.fill(2_000_000);
   const set = { more: 'x'.repeat(95_000) };
@@ -220,7 +217,7 @@ test('a stop on a full disk loses nothing and keeps the reserved space if the lo
   await expect.poll(() => next.fault()).toBeUndefined();
 });
 
-test('bans are possible after stops and starts on a disk that another process fills', async (context) => {
+test('bans remain possible across restarts on a disk that another process fills', async (context) => {
   let { disk, folder, storage } = await diskWithKeys(context, 16);
   await disk.fill();
   await untilRefused(storage);
@@ -264,7 +261,7 @@ async function storedNow(folder: string, records: readonly RecordName[]): Promis
   return stored;
 }
 
-test('the stored data is in force after a start on a full disk without reserved space', async (context) => {
+test('after a start on a full disk without reserved space, the stored data is in force', async (context) => {
   const { disk, folder, storage: before } = await diskWithKeys(context);
   await before.close();
   await rm(join(folder, 'reserve'));
@@ -275,7 +272,7 @@ test('the stored data is in force after a start on a full disk without reserved 
   await expect(storage.change(rename(0, 'refused'))).rejects.toMatchObject(bySystem);
 });
 
-test('in a read-only folder, all acknowledged data is in force, changes are refused, and no copy is left over', async (context) => {
+test('in a read-only folder, all acknowledged data is in force, changes are refused, and no copy is left behind', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');
   const writer = startProcess(process.execPath, ['test/support/sqlite-writer.ts', folder, '1'], {});
@@ -308,7 +305,7 @@ test('in a read-only folder, all acknowledged data is in force, changes are refu
   expect(await next.change(rename(1, 'new'))).toBe(true);
 });
 
-test('a gateway on a read-only folder without a lock locks it once it is writable, or exits if another gateway has locked it', async (context) => {
+test('a gateway on a read-only folder without a lock locks the folder once it is writable, or exits if another gateway has', async (context) => {
   const { disk, folder, storage: before } = await diskWithKeys(context);
   await before.close();
   await rm(join(folder, 'lock'));

@@ -11,7 +11,7 @@ const KILLS = thoroughly(100, 20);
 const WRITER = 'test/support/sqlite-writer.ts';
 const STEPS = ['create', 'update', 'ban', 'revoke'];
 
-/** Starts a process that makes changes, and kills it. @returns the steps that it acknowledged, by key */
+/** Starts a process that makes changes, then kills it. @returns the steps that it acknowledged, by key */
 async function writeUntilKilled(folder: string, first: number): Promise<Map<string, string[]>> {
   const { child, out, ended } = startProcess(process.execPath, [WRITER, folder, String(first)], {});
   await once(child.stdout as NodeJS.ReadableStream, 'data');

@@ -8,7 +8,7 @@ import { commitEnds, frameEnds } from '../support/wal.ts';
 
 const CHANGES = 6;
 
-/** Makes changes. `synced` has the length of the log before the first one, and when each one was acknowledged. */
+/** Makes changes. `synced` has the length of the log before the first change and at each acknowledgement. */
 async function record() {
   const folder = await temporaryFolder();
   const storage = new SqliteStorage(join(folder, 'live'));
@@ -34,7 +34,7 @@ async function record() {
   return { folder, wal: bytes, synced };
 }
 
-/** The number of the last change that a start finds with this log. Fails if a change is incomplete. */
+/** The number of the last change that a start with this log finds. Fails if a change is incomplete. */
 async function lastFound(folder: string, wal: Buffer): Promise<number> {
   const after = join(folder, randomBytes(4).toString('hex'));
   await mkdir(after);

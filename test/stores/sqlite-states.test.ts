@@ -5,7 +5,7 @@ import { type FieldChanges, NotMade } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** A process that makes decisions, and the states of keys that it holds. */
+/** A process that makes decisions, with the states of keys in its memory. */
 class Decider implements Owner {
   storage: SqliteStorage | undefined;
   readonly states = new Map<string, FieldChanges>();
@@ -64,7 +64,7 @@ test('a load during a change returns the state that was taken over and the resul
   expect(decider.asked).toEqual(['a', 'a']);
 });
 
-test('a state that was handed over for a change is kept even if the change is not made', async () => {
+test('a state that is handed over for a change is kept even if the change is not made', async () => {
   const { storage, decider } = await open();
   decider.states.set('a', { admitted: '7' });
   expect(await storage.change(rename('a', 'other', 'x'))).toBe(false);
@@ -83,7 +83,7 @@ test('a revoked key keeps the counts of its last decisions, and a late state doe
   expect(await storage.readMany(['key:a', 'revoked:a'])).toEqual([undefined, { admitted: '8', revoked: '1' }]);
 });
 
-test('keys that are loaded in a turn are returned before their release is requested', async () => {
+test('keys loaded in the same turn of the event loop are returned before their release is requested', async () => {
   const { storage, decider } = await open();
   const order: string[] = [];
   const loaded = storage.load('a').then(() => order.push('loaded'));

@@ -22,7 +22,7 @@ const put = (id: string, set: Record<string, string | undefined>) => ({
   entries: [{ log: 'audit' as const, fields: { target: id } }],
 });
 
-test('the changes of one turn of the event loop are one commit, and only a failed one is rolled back', async () => {
+test('the changes of one turn of the event loop share a commit, and only a failed change is rolled back', async () => {
   const { storage, folder } = await open();
   await storage.change(put('first', { name: 'first' }));
   const before = await commitsIn(join(folder, 'gateway.db-wal'));
@@ -56,7 +56,7 @@ test.for([
   ['removed', 'gateway.db'],
   ['replaced', 'gateway.db'],
   ['removed', 'gateway.db-wal'],
-] as const)('once a database file was %s (%s), no change is made, and all data can be read', async ([how, name]) => {
+] as const)('after a database file was %s (%s), no change is made, but all data can be read', async ([how, name]) => {
   const { storage, folder } = await open();
   await storage.change(put('first', { name: 'first' }));
   const file = join(folder, name);
@@ -93,7 +93,7 @@ test('acknowledged data survives a restart, in files that only the owner can rea
   expect(await next.listKeys({ limit: 5 })).toEqual([{ createdAt: 5.25, id: 'a' }]);
 });
 
-test('an audit entry that equals one from over a minute ago is not a repetition', async () => {
+test('an audit entry identical to one from over a minute ago is not a repetition', async () => {
   const { storage } = await open();
   const asked = { log: 'audit' as const, fields: { target: 'a', requestId: '1' } };
   const make = () => storage.change({ parts: [], entries: [asked] });

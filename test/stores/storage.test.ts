@@ -43,7 +43,7 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     expect(await storage.tail('audit', { count: 30 })).toHaveLength(1);
   });
 
-  test('moves the kept data of a revoked key, which keeps its place', async () => {
+  test('moves the kept data of a revoked key, and the key keeps its place', async () => {
     const storage = await open();
     const ids = Array.from({ length: 5 }, newId);
     for (const [at, id] of ids.entries())

@@ -31,7 +31,7 @@ const entry = (action: Activity['action'], target: string): Activity => ({
   changes: [],
 });
 
-/** How often an entry is in the audit log. */
+/** How many times an entry is in the audit log. */
 async function recorded(storage: Storage, { target, action }: Activity): Promise<number> {
   const isWanted = (one: Activity) => one.target === target && one.action === action;
   return (await new AuditLog(storage).list({ after: undefined, limit: 100, isWanted })).activity.length;
@@ -74,7 +74,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     expect(made.splice(0)).toEqual([true, false, false]);
   });
 
-  /** Actions of operators, with the audit entry of each and a check of its result. Each can be repeated after a fault. */
+  /** Actions of operators, each with its audit entry and a check of its result. After a fault, each can be repeated. */
   const DEEDS = {
     async issue(storage: Storage, sound: Storage) {
       const { id, digest } = createApiKey().credential;
@@ -126,7 +126,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
   );
 
   test.for(FAULTS)(
-    '%s: the change is made with its audit entry or not at all, with a fault %s any step',
+    '%s: with a fault %s any step, the change is made with its audit entry or not at all',
     async ([name, when]) => {
       for (let nth = 1; ; nth++) {
         const sound = await open();

@@ -9,16 +9,16 @@ import { freePort } from './port.ts';
 /** A core on its own loopback address. */
 export interface AddressedCore {
   readonly address: string;
-  /** The number of requests, without probes. */
+  /** The number of requests, not counting probes. */
   asked: number;
   probes: number;
   readonly connections: Set<Socket>;
-  /** Every value of the Host header that it received. */
+  /** All values of the Host header that the core received. */
   readonly hosts: Set<string | undefined>;
 }
 
 interface Answering {
-  /** How long a request waits for its answer. */
+  /** How long the core waits before it answers. */
   readonly waitMs?: (request: IncomingMessage) => number;
   readonly certificate?: { readonly cert: Buffer; readonly key: Buffer };
 }

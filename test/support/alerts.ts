@@ -10,7 +10,7 @@ export const ALERTS = readFileSync(join(PROMETHEUS_FOLDER, 'rules/alerts.yml'), 
 /** The names of these alerts, in order. */
 export const ALERT_NAMES = [...ALERTS.matchAll(/^ {6}- alert: (\w+)$/gm)].map(([, name]) => name as string);
 
-/** Makes rules faster, so that they fire at once and look back at most five seconds. */
+/** Changes rules so that alerts fire at once and look back at most five seconds. */
 export const hasten = (rules: string): string =>
   rules
     .replaceAll(/^( +for:) \w+$/gm, '$1 0s')
@@ -18,7 +18,7 @@ export const hasten = (rules: string): string =>
     .replaceAll(/ offset \d+m\b/g, ' offset 5s');
 
 const LOOK_EVERY_MS = 100;
-/** Longer than the evaluation interval, so that a flapping alert does not count as resolved. */
+/** Must be longer than the evaluation interval, so that a flapping alert does not count as resolved. */
 const QUIET_MS = 1_500;
 /** An idle machine needs about a second; a busy one needs much longer. */
 const LONGEST_MS = 90_000;
@@ -61,7 +61,9 @@ export function watchAlerts(prometheus: Prometheus) {
   return {
     /** Resolves once the alert fires. @throws {Error} if it does not fire within a minute and a half */
     fires: (alert: AlertOf) => until((firing) => firing.some(isOf(alert)), 'the alert does not fire'),
-    /** Resolves once the alert has been quiet for a while. @throws {Error} if it still fires after a minute and a half */
+    /**
+     * Resolves once the alert has been quiet for a while. @throws {Error} if it still fires after a minute and a half
+     */
     isQuiet(alert: AlertOf) {
       let since = performance.now();
       return until((firing) => {

@@ -1,6 +1,6 @@
 /**
  * Judges a limiter only by what its clients saw, without its code, buckets, clock or headers. Each request is an
- * interval that contains its decision. All times are milliseconds on the same clock.
+ * interval in which its decision was made. All times are milliseconds on the same clock.
  */
 export interface Observed {
   readonly key: string;
@@ -17,7 +17,7 @@ export interface Allowance {
 export interface Judgement {
   /** Intervals in which a key was admitted more often than capacity + refill × time. */
   readonly violations: string[];
-  /** Admitted requests as a share of the minimum that all keys were owed. */
+  /** The admitted requests, as a share of the minimum to which all keys were entitled. */
   readonly usedShare: number;
 }
 
@@ -35,9 +35,9 @@ export function judge(observed: readonly Observed[], allowance: Allowance): Judg
 }
 
 /**
- * Counts the decisions that certainly lie in each interval between two admitted requests. A decision is made between
- * the sending of a request and its answer, so an interval lasts from the sending of its first request to the answer to
- * its last.
+ * Counts the decisions that were certainly made in each interval between two admitted requests. A decision is made
+ * after its request was sent and before it was answered, so an interval lasts from the sending of its first request to
+ * the answer to its last.
  */
 function excesses(requests: readonly Observed[], { capacity, windowMs }: Allowance): string[] {
   const admitted = requests.filter((request) => request.admitted);
@@ -58,9 +58,9 @@ function excesses(requests: readonly Observed[], { capacity, windowMs }: Allowan
 }
 
 /**
- * The minimum number of requests that a client was owed, given when it sent them. Refill begins no later than the first
- * answer, and each decision is made after its request was sent. A refused request shows that at least the number
- * counted here had been admitted by then, so the bound holds in whatever order the decisions were made.
+ * The minimum number of requests to which a client was entitled, given when it sent them. Refill begins no later than
+ * the first answer, and each decision is made after its request was sent. A refused request shows that at least the
+ * number counted here had been admitted by then, so the bound holds in whatever order the decisions were made.
  */
 function leastAllowance(requests: readonly Observed[], { capacity, windowMs }: Allowance): number {
   const first = Math.min(...requests.map(({ answeredAt }) => answeredAt));

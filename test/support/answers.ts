@@ -4,7 +4,7 @@ import { EndUnknown, Unreadable } from '../../gateway/upstream/faults.ts';
 
 /** Answers as a core may write them, each with the expected result of reading it. */
 
-/** The head of a valid answer, with these header lines. */
+/** The head of a valid answer with these header lines. */
 export const head = (...lines: string[]) => `${['HTTP/1.1 200 OK', ...lines].join('\r\n')}\r\n\r\n`;
 
 /** A valid answer whose body has these chunks. */
@@ -33,7 +33,7 @@ const token = fc.string({
   minLength: 1,
   maxLength: 12,
 });
-/** A header, as it is read and as it is written. */
+/** A header as the gateway must read it, and the line as a core writes it. */
 const field = (name: fc.Arbitrary<string>, meant: fc.Arbitrary<string>) =>
   fc.tuple(name, meant, blanks, blanks).map(([key, read, before, behind]) => ({
     read: [key, read],
@@ -60,7 +60,7 @@ const chunk = fc
     return { data, line: `${isUpper ? size.toUpperCase() : size}\r\n${data}\r\n` };
   });
 
-/** The framing of an answer: its header, the bytes after the head, and the body that they contain. */
+/** The framing of an answer: its header, the bytes after the head, and the body in them. */
 const withLength = body.chain((data) =>
   fc
     .tuple(field(spelled('content-length'), fc.constantFrom(`${data.length}`, `00${data.length}`)))
@@ -102,7 +102,7 @@ export const written: fc.Arbitrary<Written> = fc
   .map(({ interims, status, bare, reason, framing, others, connection, turn }) => {
     const fields = [...others, ...(connection ? [connection] : [])];
     if (framing.header) fields.splice(turn % (fields.length + 1), 0, framing.header);
-    // These statuses have no body, whatever the head says, so answers with a body must not use them.
+    // Answers with these statuses have no body, whatever the head says, so an answer with a body needs another status.
     const code = framing.isBare ? bare : !framing.isHead && (status === 204 || status === 304) ? 200 : status;
     const head = `HTTP/1.1 ${code}${reason === undefined ? '' : ` ${reason}`}\r\n${fields.map(({ line }) => line).join('')}\r\n`;
     return {
@@ -131,10 +131,10 @@ const TELLING = fc.constantFrom(
   ...['\r\nContent-Length: 2', '\r\ncontent-length: 0', '\r\nTransfer-Encoding: chunked', '\r\nConnection: close'],
 );
 
-/** A position, evenly distributed. By default, fast-check nearly always picks one of the ends. */
+/** An evenly distributed position. By default, fast-check nearly always chooses one of the ends. */
 export const anyPlace = fc.noBias(fc.nat({ max: 99_999 })).map((place) => place / 100_000);
 
-/** A change that replaces some bytes at a position by others. */
+/** A change that replaces some bytes at a position with others. */
 const change = fc.record({
   place: anyPlace,
   dropped: fc.oneof({ weight: 3, arbitrary: fc.constantFrom(0, 1) }, fc.nat({ max: 20 })),

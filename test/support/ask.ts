@@ -8,14 +8,14 @@ export interface Outcome {
   /** The status, or 'cut' if the connection was cut. */
   readonly seen: number | 'cut';
   readonly answer: Answer | undefined;
-  /** Whether it is the complete answer to this request. */
+  /** Whether the client received the complete answer to its own request. */
   readonly isOwn: boolean;
   /** The numbers of the cores that received the request. */
   readonly asked: readonly number[];
   readonly ms: number;
 }
 
-/** Starts a gateway in front of cores that misbehave as requested. */
+/** Starts a gateway in front of cores that misbehave as each request says. */
 export async function misbehavingStack(env: Record<string, string>, count = 1) {
   const asked: Asked = new Map();
   const cores = await Promise.all(Array.from({ length: count }, (_, number) => misbehavingCore(asked, number)));
@@ -36,7 +36,7 @@ export async function misbehavingStack(env: Record<string, string>, count = 1) {
   };
 }
 
-/** Undefined for a cut connection. @throws any other fault */
+/** Returns undefined if the connection was cut. @throws any other fault */
 function isCut(fault: NodeJS.ErrnoException): undefined {
   if (fault.code === 'ECONNRESET') return undefined;
   throw fault;

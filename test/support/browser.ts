@@ -18,7 +18,9 @@ const OF_THE_MACHINE = /ERR_NETWORK_CHANGED/;
 
 const PATIENCE_MS = 60_000;
 
-/** Opens an empty page in its own session. It is closed after the test, because an open page keeps sending requests. */
+/**
+ * Opens an empty page in its own session, and closes it after the test, because an open page keeps sending requests.
+ */
 export async function watchedPage(
   browser: Browser,
   origin: string,

@@ -13,7 +13,7 @@ export interface Authority {
 /**
  * Creates a certificate authority for one test, with one server certificate.
  * @param name the name to certify, by default this machine's loopback address
- * @param days for which the server certificate is valid
+ * @param days the number of days for which the server certificate is valid
  */
 export async function createAuthority(name = 'IP:127.0.0.1', days = 1): Promise<Authority> {
   const folder = await temporaryFolder();

@@ -4,7 +4,7 @@ import type { Reporter, TestCase, TestModule } from 'vitest/node';
 
 const SLOWEST_SHOWN = 10;
 const TESTS = join(import.meta.dirname, '..');
-/** A run of fewer files counts as a selection. */
+/** A run of fewer files counts as a selection of tests by name. */
 const WHOLE_RUN = 50;
 
 /**
@@ -36,7 +36,7 @@ function slowest(modules: readonly TestModule[]): string[] {
   return inOrder.map((module) => `slow: ${seconds(module).toFixed(1)} s ${module.relativeModuleId}`);
 }
 
-/** Returns a note if the long files were available and none of them ran. */
+/** Returns a note if a whole run left out the long files. */
 function leftOut(modules: readonly TestModule[]): string[] {
   const isLong = (file: string) => file.includes('.thorough.');
   if (modules.length < WHOLE_RUN || modules.some(({ moduleId }) => isLong(moduleId))) return [];
@@ -49,6 +49,6 @@ function leftOut(modules: readonly TestModule[]): string[] {
 
 const nameOf = (test: TestCase): string => `${test.module.relativeModuleId} > ${test.fullName}`;
 
-/** The reasons for a failure, shortened because they end a long log. */
+/** The reasons for a failure, shortened so that the end of a long log stays readable. */
 const reasonsOf = (test: TestCase): string =>
   (test.result().errors ?? []).map(({ message }) => `  ${message.slice(0, 400)}`).join('\n');

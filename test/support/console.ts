@@ -30,7 +30,7 @@ export async function openConsole(...visit: Parameters<typeof visitConsole>): Pr
   return watched;
 }
 
-/** Opens another page of the console by its URL, as a colleague's link would. */
+/** Opens another page of the console by its URL, like a link from a colleague. */
 export async function visit(page: Page, path: string): Promise<void> {
   await page.goto(path);
   await isShown(page);
@@ -38,7 +38,7 @@ export async function visit(page: Page, path: string): Promise<void> {
 
 /** Resolves once every part of the page has its content. */
 export async function isShown(page: Page): Promise<void> {
-  // The login page also has a heading, but a different one.
+  // The heading of the login page is not in #main.
   await page.locator('#main h1').waitFor();
   await expect.poll(() => page.getByText('Loading …').count()).toBe(0);
 }
@@ -76,7 +76,7 @@ export async function takeKey(page: Page): Promise<string> {
   const key = await question(page).getByLabel('API key').inputValue();
   const done = question(page).getByRole('button', { name: 'Done' });
   await done.click();
-  // The key was not copied, so the dialog asks once more.
+  // The key was not copied, so the dialog asks for confirmation.
   await question(page).getByText('Press Done once more').waitFor();
   await done.click();
   await question(page).waitFor({ state: 'detached' });

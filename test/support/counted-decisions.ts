@@ -8,8 +8,8 @@ export function serverErrors(metrics: Scrape, service: 'gateway' | 'gateway_admi
 }
 
 /**
- * Inconsistencies in a gateway's counts. Every request is counted once, with or without a decision. Redis must have
- * made each decision that is counted as shared, except for bans and refused credentials that it had reported before.
+ * Returns the inconsistencies in a gateway's counts. Every request must be counted once, with or without a decision.
+ * Each decision that is counted as shared must have been made by Redis, except on cached bans and refused credentials.
  */
 export function miscounted(metrics: Scrape): string[] {
   const count = (name: string, labels = {}) => metrics.sum(name, labels) ?? 0;

@@ -18,9 +18,9 @@ let thread: Worker | undefined;
 let last: Promise<unknown> = Promise.resolve();
 
 /**
- * Runs a command in a thread that has already loaded the command line, because a new process takes a quarter of a
- * second to load it. Commands run one at a time. Behaviour that depends on the process, such as the use of a terminal,
- * is tested in a separate process.
+ * Runs a command in a thread that has already loaded ctl, because a new process takes a quarter of a second to load it.
+ * Commands run one at a time. A test of behaviour that depends on the process, such as the use of a terminal, needs
+ * `ctlProcess`.
  */
 export const ctlWith = (env: NodeJS.ProcessEnv, ...words: readonly string[]): Promise<Ended> =>
   inThread({ words, env });
@@ -62,7 +62,7 @@ export function ctlProcess(env: NodeJS.ProcessEnv, words: readonly string[], inp
   return started;
 }
 
-/** Runs a command on a terminal, which `script` provides. */
+/** Runs a command on a terminal that the program `script` provides. */
 export const ctlOnTerminal = (
   stack: Pick<Stack, 'adminUrl'>,
   words: readonly string[],

@@ -19,7 +19,7 @@ export const openStore = async (url: string): Promise<Store> =>
     ? new SqliteStore(url.slice('sqlite:'.length))
     : await PostgresStore.open(new DatabaseUrl(() => url));
 
-/** Creates a database on the run's PostgreSQL, which is dropped after the test. */
+/** Creates a database on the PostgreSQL of the test run, and drops it after the test. */
 export async function emptyPostgres(): Promise<string> {
   const administrator = inject('postgresUrl');
   const url = new URL(administrator);

@@ -1,6 +1,6 @@
 /**
- * Reads decide.lua's verdicts without the product's code. Times are Unix microseconds. A fraction counts ticks, of
- * which a token has one per microsecond of its window.
+ * Reads decide.lua's verdicts without the product's code. Times are Unix microseconds. A fraction is a number of ticks;
+ * a token has one tick per microsecond of its window.
  */
 
 const TICKS = { second: 1_000_000, minute: 60_000_000, day: 86_400_000_000 } as const;
@@ -18,7 +18,7 @@ function readBucket(text = '', window: number) {
   return { limit: Number(limit), tokens, fraction };
 }
 
-/** Undefined for a reply without levels, which is a single word. */
+/** Returns undefined for a reply without levels, which is a single word. */
 export function readReply(text: string) {
   const [outcome = '', plan, now = '', minute, day, bannedUntil, retryAt, endsAt, , own = ''] = text.split(' ');
   if (plan === undefined) return undefined;

@@ -2,9 +2,9 @@ import { BlockList, isIPv6 } from 'node:net';
 import type { Plan } from '../../gateway/limiter/plans.ts';
 
 /**
- * A second implementation of the decision rules, against which both limiters are compared. Levels are exact integers
- * that count fractions of a token. The times of refusals are exact, and undefined once forgotten. Verdicts have the
- * text format of decide.lua.
+ * An independent implementation of the decision rules, with which both limiters are compared. Levels are exact integers
+ * that count fractions of a token. Times of refusals are exact, and undefined once they are forgotten. Verdicts have
+ * the text format of decide.lua.
  */
 
 const SECOND = 1_000_000;
@@ -37,7 +37,7 @@ export interface ModelUse {
   readonly address: string;
 }
 
-/** Uses Node's own BlockList, which treats an IPv4 address as part of `::/0`. */
+/** Uses the BlockList of Node, which counts IPv4 addresses as part of `::/0`. */
 function isAmong(networks: readonly string[], address: string): boolean {
   const list = new BlockList();
   for (const network of networks) {
@@ -57,7 +57,7 @@ interface Before {
   readonly limit: number;
 }
 
-/** Division, rounded up. */
+/** The quotient, rounded up. */
 const up = (a: bigint, b: bigint): bigint => (a + b - 1n) / b;
 
 /** A bucket whose level counts fractions of a token. A token has as many fractions as its window has microseconds. */
@@ -106,7 +106,7 @@ interface Memory {
   readonly lineUntil: bigint | undefined;
   /** The time at which the last strike is forgotten. */
   readonly forgottenAt: bigint | undefined;
-  /** The time since which there has been no room for another strike. */
+  /** The time since which the key has had as many strikes as it can hold. */
   readonly fullSince: bigint | undefined;
 }
 
@@ -137,7 +137,7 @@ export class ModelKey {
     this.#memory = NOTHING;
   }
 
-  /** The three remembered times, with 0 for each that is not remembered. */
+  /** The three remembered times, each 0 if undefined. */
   get remembered(): string {
     const { lineUntil = 0, forgottenAt = 0, fullSince = 0 } = this.#memory;
     return `${lineUntil} ${forgottenAt} ${fullSince}`;
@@ -240,8 +240,8 @@ export class ModelKey {
   }
 
   /**
-   * The refusals that still count. If a key has more strikes than it can hold, they are reduced to one fewer than it
-   * can hold.
+   * The state of refusals that still count. If a key has more strikes than it can hold, they are reduced to one fewer
+   * than that.
    */
   #remembered(now: bigint, setBack: bigint, rule: Rule, buckets: readonly [Bucket, Bucket]): Memory {
     const back = (time: bigint | undefined) => (time === undefined ? undefined : time - setBack);

@@ -4,8 +4,8 @@ import { generator } from './fleets.ts';
 import { BEGIN, SECOND } from './limiters.ts';
 
 /**
- * Random histories of one key, with the model's verdict on each request. A history has clients of all kinds, operators,
- * and a clock that jumps.
+ * Random histories of one key, with the model's verdict on each request. A history has all kinds of clients, operators,
+ * and a clock that may jump.
  */
 
 export const SECRET = 'a'.repeat(64);
@@ -164,7 +164,7 @@ export function randomWorld(seed: number, requests: number, met: Set<string>): W
   return { record, steps };
 }
 
-/** One or two fields of a plan; enterprise has no limits. */
+/** Chooses one or two fields of a plan. Enterprise has no limits. */
 function pick(plan: Plan, name: PlanName, chance: Chance): Plan {
   const fields = Object.entries(plan).filter(([field]) => name !== 'enterprise' || !['minute', 'day'].includes(field));
   return Object.fromEntries([chance.one(...fields), chance.one(...fields)]);
@@ -189,7 +189,7 @@ function nextAt(chance: Chance, { kind, pause }: Client, said: string, now: numb
   if (kind === 'does not wait' || kind === 'at once') return spent;
   if (outcome !== 'refused' && outcome !== 'banned') return outcome === 'admitted' ? spent : 5 * SECOND;
   const wait = Math.max(0, Number(words[9]) - now);
-  // Most clients do not wait for the end of a long ban, because the history would then consist mostly of waiting.
+  // Most clients do not wait for the end of a long ban, because otherwise the history would be mostly waiting.
   if (wait > 600 * SECOND && chance.of(0.8)) return Math.floor(chance.below(60 * SECOND));
   return wait + spent + (kind === 'waits late' ? Math.floor(chance.below(wait)) : 0);
 }

@@ -8,8 +8,8 @@ import { schemaValidator } from './json-schema.ts';
 
 /**
  * Compares the status, headers and body of the answers that tests get from a gateway with the descriptions of its two
- * APIs. Every required header must be present, and every header that is present must be described, so that answers and
- * descriptions cannot drift apart.
+ * APIs. Every required header must be present, and every header must be described, so answers and descriptions cannot
+ * drift apart.
  */
 
 export interface Seen {
@@ -23,7 +23,7 @@ export interface Asked {
   readonly method: string;
 }
 
-/** HTTP's own headers, allowed on every answer. */
+/** Headers of HTTP itself, which every answer may have. */
 const TRANSPORT = new Set([
   ...['connection', 'content-length', 'content-type', 'date', 'keep-alive', 'transfer-encoding'],
   ...['vary', 'access-control-allow-origin', 'access-control-expose-headers'],
@@ -32,7 +32,7 @@ const TRANSPORT = new Set([
 
 const ajv = schemaValidator();
 
-/** Reads a description, and makes its references absolute, so that they also resolve outside the document. */
+/** Reads a description and makes its references absolute, so that they also resolve outside the document. */
 function readDocument<D extends Pick<Document, 'paths'>>(document: D, id: string, prefix: string) {
   const api = JSON.parse(JSON.stringify(document).replaceAll('"#/', `"${id}#/`)) as D;
   ajv.addSchema(api, id);
@@ -68,8 +68,7 @@ const known = new Map<string, Known>();
  * that the gateway adds are checked.
  * @param addresses the URLs of a core, and of a gateway's listeners for clients and for operators
  * @param coreUrls the cores of the gateway
- * @returns a function that ends the checks, to be called when the services stop, because other servers may get their
- * ports
+ * @returns a function that ends the checks. Call it when the services stop, because other servers may get their ports
  */
 export function knowServices(
   { core, gateway, admin }: { readonly [name: string]: string | undefined },

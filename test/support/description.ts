@@ -6,7 +6,7 @@ import { temporaryFolder } from './stack.ts';
 /** The description of the API in JSON. */
 export const description = JSON.stringify(describeApi());
 
-/** Writes the description into a file, for tools that read one. @returns its path */
+/** Writes the description to a file, for tools that read files. @returns its path */
 export async function descriptionFile(): Promise<string> {
   const path = join(await temporaryFolder(), 'openapi.json');
   writeFileSync(path, description);

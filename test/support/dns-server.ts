@@ -12,7 +12,7 @@ export interface SrvAnswer {
 const TYPE_SRV = 33;
 const [NO_ERROR, NO_SUCH_NAME] = [0, 3];
 
-/** Starts a DNS server for SRV records, which this process queries until the test ends. */
+/** Starts a DNS server for SRV records. This process uses it until the test ends. */
 export async function startDnsServer() {
   const names = new Map<string, readonly SrvAnswer[]>();
   let asked = 0;
@@ -36,7 +36,7 @@ export async function startDnsServer() {
   };
 }
 
-/** Builds an answer from a header, the repeated question, and the records (RFC 1035 §4.1, RFC 2782). */
+/** Builds an answer: a header, a copy of the question, and the records (RFC 1035 §4.1, RFC 2782). */
 function answerTo(question: Buffer, names: ReadonlyMap<string, readonly SrvAnswer[]>): Buffer {
   const { name, end } = nameIn(question);
   const records = names.get(name) ?? [];
@@ -67,7 +67,7 @@ function recordOf({ target, port, priority = 0 }: SrvAnswer): Buffer {
   data.writeUInt16BE(priority, 0);
   data.writeUInt16BE(port, 4);
   const head = Buffer.alloc(12);
-  // A pointer to the name in the question.
+  // This is a pointer to the name in the question.
   head.writeUInt16BE(0xc00c, 0);
   head.writeUInt16BE(TYPE_SRV, 2);
   head.writeUInt16BE(1, 4);

@@ -9,7 +9,7 @@ export interface Instruction {
   readonly name: string;
   /** Everything after the name, on one line, without flags. */
   readonly text: string;
-  /** `--from=dependencies` as `from: dependencies`. */
+  /** Flags: `--from=dependencies` becomes `from: dependencies`. */
   readonly flags: Readonly<Record<string, string>>;
 }
 

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from './process.ts';
 
-/** How long a service takes to stop after SIGTERM, by the constants in its source, in milliseconds. */
+/** How long a service takes to stop after SIGTERM, in milliseconds, according to the constants in its source. */
 
 /** The time from SIGTERM until connections are refused. */
 export const LAME_DUCK_MS = constant('shared/process/run.ts', 'LAME_DUCK_MS');
@@ -13,7 +13,7 @@ const LAST_LINES_MS = constant('shared/process/run.ts', 'LAST_LINES_MS');
 /** The longest time from SIGTERM to the end of the process. Connections linger for another LAME_DUCK_MS. */
 export const LONGEST_STOP_MS = {
   core: 2 * LAME_DUCK_MS + GRACE_MS + LAST_LINES_MS,
-  // The operators' connections are closed after those of clients.
+  // Operators' connections are closed after those of clients.
   gateway: 2 * LAME_DUCK_MS + 2 * GRACE_MS + WEBHOOKS_MS + LAST_LINES_MS,
 };
 

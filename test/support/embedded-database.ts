@@ -15,7 +15,7 @@ function withDatabase<T>(folder: string, use: (database: DatabaseSync) => T): T 
 export const logsIn = (folder: string): string =>
   withDatabase(folder, (database) => JSON.stringify(database.prepare('SELECT * FROM log').all()));
 
-/** Everything that is stored, as JSON. */
+/** All stored data, as JSON. */
 export const everythingIn = (folder: string): string =>
   withDatabase(folder, (database) =>
     JSON.stringify([database.prepare('SELECT * FROM records').all(), database.prepare('SELECT * FROM log').all()]),

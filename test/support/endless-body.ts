@@ -6,8 +6,8 @@ import { cleanUp } from './clean-up.ts';
 const CHUNK = Buffer.from(`100000\r\n${'x'.repeat(0x100000)}\r\n`);
 
 /**
- * Connects and sends the head of a chunked POST without a key. Answers are read and discarded. The server may close its
- * side first.
+ * Opens a connection and sends the head of a chunked POST without a key. Answers are read and discarded. The server may
+ * close its side first.
  */
 export function beginPost(url: string): Socket {
   const { hostname, port } = new URL(url);

@@ -47,13 +47,13 @@ export async function coreBehindGateway(): Promise<Patient> {
   };
 }
 
-/** A core whose database is locked by another connection, which then renames a table. */
+/** A core whose database is first locked by another connection, which later renames a table. */
 export async function coreWithBadStore(): Promise<Patient> {
   const core = await startCore();
   const other = new DatabaseSync(core.file);
   let writing = true;
   const write = async () => {
-    // The core answers nothing while it waits for the lock. Between two writes, it can be scraped.
+    // The core does not respond while it waits for the lock. Between two writes, it can be scraped.
     for (; writing; await sleep(700)) await post(`${core.url}/v1/pets`, { name: 'Rex', categoryId: 1 });
   };
   const written = write();

@@ -47,8 +47,8 @@ export async function gatewayWithBadKeys({ url, redis }: { url: string; redis: R
 }
 
 /**
- * A gateway whose plan table gets an invalid limit and is later replaced by a string. The gateway is then suspended
- * again and again, like a container at its CPU limit, and is finally killed.
+ * A gateway whose plan table gets an invalid limit and is later replaced by a string. Then the gateway is suspended
+ * repeatedly, like a container at its CPU limit, and finally killed.
  */
 export async function gatewayAlone({ url, redis }: { url: string; redis: Redis }): Promise<Patient> {
   const settings = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, REDIS_URL: url };
@@ -93,7 +93,7 @@ export async function gatewayAlone({ url, redis }: { url: string; redis: Redis }
   };
 }
 
-/** A gateway whose Redis is kept busy by another client and then killed, and which loses a worker. */
+/** A gateway whose Redis is kept busy by another client, nearly full, and then stopped. Finally, it loses a worker. */
 export async function gatewayWithWorkers(): Promise<Patient> {
   const server = await ownRedis({
     appendonly: 'yes',
@@ -137,7 +137,7 @@ export async function gatewayWithWorkers(): Promise<Patient> {
   };
 }
 
-/** A gateway with bad plan changes: limits below what clients need, and then bans that come too soon. */
+/** A gateway with bad plan changes: first the limits are too low for the clients, and then bans start too early. */
 export async function gatewayWithBadPlans(): Promise<Patient> {
   const stack = await startStack();
   const change = (plan: string, limits: unknown) => stack.admin('PATCH', `/plans/${plan}`, limits);

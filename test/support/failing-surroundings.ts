@@ -79,7 +79,7 @@ export async function gatewayWithWebhooks(): Promise<Patient> {
   };
 }
 
-/** A gateway all of whose permitted connections are in use. */
+/** A gateway at its limit of connections. */
 export async function gatewayWithFewConnections(): Promise<Patient> {
   const stack = await startStack({}, { connections: 3 });
   const sockets = new Set<Socket>();
@@ -122,7 +122,7 @@ export async function gatewayOnFullMachine(): Promise<Patient> {
     faults: [
       {
         alerts: alertsOf(admin, 'LogLinesDropped'),
-        /** Fills the buffer of lines that wait for the disk. Each line after that is lost. */
+        /** Fills the buffer of lines that wait for the disk. Each further line is lost. */
         async cause() {
           await floodWithoutKey(gateway, 6_000);
           return persist(gateway, ['as_unknown'], 100);

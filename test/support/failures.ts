@@ -18,7 +18,7 @@ interface Watched {
 
 const watched = new Map<string, Watched>();
 
-/** Called for every answer that a test sees. */
+/** Call this for every answer that a test receives. */
 export function noteAnswer(url: string, status: number, requestId: string | undefined): void {
   if (status >= 500) watched.get(new URL(url).origin)?.failures.push({ status, requestId: requestId ?? 'none' });
 }
@@ -33,7 +33,7 @@ interface Explained {
 
 /**
  * Records failures at these addresses from now on.
- * @returns the check, which waits for pending log lines and counters. Call it while the process still runs.
+ * @returns the check, which waits for log lines and counters that are still pending. Call it while the process runs.
  */
 export function watchFailures(urls: readonly string[], { lines, counted, isExcused }: Explained): () => Promise<void> {
   const here = urls.map((url): Watched => ({ url, failures: [] }));
@@ -59,7 +59,7 @@ async function eventually(isSo: () => boolean | Promise<boolean>): Promise<boole
   return true;
 }
 
-/** The failures without a log line that names the cause. */
+/** The failures for which no log line names the cause. */
 export function unexplained(failures: readonly Failure[], lines: readonly LogLine[]): Failure[] {
   const explained = new Set(lines.filter(hasCause).map(({ requestId, status }) => `${requestId} ${status}`));
   return failures.filter(({ requestId, status }) => !explained.has(`${requestId} ${status}`));

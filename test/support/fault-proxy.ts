@@ -10,14 +10,14 @@ export type Fault =
   | { readonly kind: 'delay'; readonly ms: number }
   /** Requests arrive at once. Replies wait for the end of the fault. */
   | { readonly kind: 'hold' }
-  /** Every connection is reset; new ones as soon as they are open. */
+  /** Every connection is reset. New ones are reset as soon as they are open. */
   | { readonly kind: 'reset' }
   /**
    * Nothing gets through in either direction, and neither side is notified. Data sent meanwhile arrives when the fault
    * ends, as with TCP.
    */
   | { readonly kind: 'black-hole' }
-  /** Open connections stay open but are dead for good; new ones pass. */
+  /** Connections that are open now transfer nothing any more, but stay open. New ones work. */
   | { readonly kind: 'half-open' }
   /** Replies arrive a few bytes at a time. */
   | { readonly kind: 'trickle'; readonly bytes: number; readonly everyMs: number }
@@ -69,7 +69,7 @@ class Line {
   readonly #fault: () => Fault;
   #isDead = false;
   #isToBeCut = false;
-  /** Replies go out in order, even if the first is held up. */
+  /** Resolves when the previous reply has been sent, because replies are sent in order. */
   #sent: Promise<void> = Promise.resolve();
 
   constructor(client: Socket, server: Socket, fault: () => Fault) {

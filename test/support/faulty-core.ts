@@ -3,8 +3,8 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import { cleanUp } from './clean-up.ts';
 
 /**
- * Starts a core that answers with bytes from the test. `onRequest` is called with each complete request, head and body.
- * A connection can carry many requests, some of them sent before the previous one is answered.
+ * Starts a core that answers with bytes from the test. Calls `onRequest` for each complete request, after its body. A
+ * connection can carry many requests, which need not wait for earlier answers.
  */
 export function faultyCore(onRequest: (socket: Socket, head: string) => void): Promise<string> {
   return bareCore((socket) => {
@@ -38,7 +38,7 @@ export async function bareCore(onConnection: (socket: Socket) => void): Promise<
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-/** The end of the first request in a text; undefined while it is incomplete. */
+/** The end of the first request in the text, or undefined while that request is incomplete. */
 function endOfRequest(received: string): number | undefined {
   const head = received.indexOf('\r\n\r\n');
   if (head === -1) return undefined;
@@ -47,7 +47,7 @@ function endOfRequest(received: string): number | undefined {
   return end <= received.length ? end : undefined;
 }
 
-/** A core whose only answer waits until it is released. */
+/** Starts a core that answers one request, once the test releases the answer. */
 export async function waitingCore() {
   const arrived = Promise.withResolvers<() => void>();
   const url = await faultyCore((socket) => arrived.resolve(() => void socket.write(OK)));
@@ -68,7 +68,7 @@ export function withIdOf(head: string, answer: string): string {
 /** The client's request id: the id that the core received, without the number of the attempt. */
 export const clientIdOf = (receivedId: string): string => receivedId.replace(/\.\d+$/, '');
 
-/** A core that answers every request with an empty list and records the heads. */
+/** Starts a core that answers every request with an empty list and records the heads. */
 export async function listeningCore(): Promise<{ url: string; heads: string[] }> {
   const heads: string[] = [];
   const url = await faultyCore((socket, head) => {
@@ -78,7 +78,7 @@ export async function listeningCore(): Promise<{ url: string; heads: string[] }>
   return { url, heads };
 }
 
-/** A core that answers `ratePerSecond` requests a second, in order of arrival; the others wait. */
+/** Starts a core that answers `ratePerSecond` requests a second, in order of arrival. The others wait. */
 export async function slowCore(ratePerSecond: number): Promise<string> {
   const waiting: [Socket, string][] = [];
   let answered = 0;
@@ -86,7 +86,7 @@ export async function slowCore(ratePerSecond: number): Promise<string> {
   const serving = setInterval(() => {
     const due = Math.floor(((performance.now() - startedAt) / 1_000) * ratePerSecond);
     for (const [socket, head] of waiting.splice(0, due - answered)) socket.write(okTo(head));
-    // Idle time does not raise the rate later.
+    // After idle time, the rate is not exceeded.
     answered = due;
   }, 5);
   cleanUp(() => clearInterval(serving));

@@ -10,7 +10,7 @@ const MINUTE = 60 * SECOND;
 /** Decides one request, like a limiter, at a given time on the simulated clock. */
 export type DecideAt = (now: number) => Decision | Promise<Decision>;
 
-/** Clients that wait at least as long as Retry-After says, each with one request at a time. */
+/** Clients that wait for at least Retry-After, each with one request at a time. */
 export interface Fleet {
   readonly workers: number;
   readonly minutes: number;
@@ -20,7 +20,7 @@ export interface Fleet {
   readonly pauseSeconds: number;
   /** The maximum delay of a worker after Retry-After has passed, as a fraction of Retry-After. */
   readonly jitter: number;
-  /** The number of seconds by which a worker may send too early, because timers can fire too soon. */
+  /** The seconds by which a worker may send too early, because timers can fire early. */
   readonly hurrySeconds?: number;
   /** If set, workers wait until X-RateLimit-Reset, each by its own clock, which is off by up to this many seconds. */
   readonly clockErrorSeconds?: number;
@@ -42,12 +42,12 @@ interface Worker {
 
 /**
  * Runs a fleet to its end.
- * @returns the number of decisions by outcome and of refusals `again`, after Retry-After had passed; the requests
- * `served` per worker; the longest time of any worker without a 200; and all values of Retry-After in order
+ * @returns the numbers of decisions by outcome, and of refusals although Retry-After had passed (`again`); the requests
+ * `served` per worker; the longest time that any worker went without a 200; and all values of Retry-After in order
  */
 export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet) {
   const random = generator(fleet.seed);
-  /** Latest first. Simultaneous events keep the order in which they were added. */
+  /** In reverse order of time. Simultaneous events happen in the order in which they were added. */
   const events: { at: number; what: 'restart' | { worker: Worker; generation: number } }[] = [];
   const add = (at: number, what: (typeof events)[number]['what']) => {
     const place = events.findIndex((event) => event.at <= at);
@@ -112,8 +112,8 @@ function resetOf(decision: Decision): number {
 }
 
 /**
- * The seconds from the first of these requests to the ban; undefined without a ban. The requests are sent regardless of
- * the answers.
+ * The seconds from the first of these requests to the ban, or undefined without a ban. The requests are sent whatever
+ * the answers are.
  */
 export async function secondsToBan(decideAt: DecideAt, requests: Iterable<number>): Promise<number | undefined> {
   let first: number | undefined;
@@ -124,7 +124,7 @@ export async function secondsToBan(decideAt: DecideAt, requests: Iterable<number
   return undefined;
 }
 
-/** Pseudorandom numbers from 0 to 1, the same for the same seed (xorshift). */
+/** Pseudorandom numbers from 0 to 1 (xorshift). The seed determines them. */
 export function generator(seed: number): () => number {
   let state = (seed * 7_919 + 13) >>> 0 || 1;
   const next = () => {

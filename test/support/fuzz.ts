@@ -2,8 +2,8 @@ import { cleanUp } from './clean-up.ts';
 import { thoroughly } from './thorough.ts';
 
 /**
- * How long each fuzzer runs, and its seed: fixed locally, random in CI. Both can be set, to search longer or to
- * reproduce a fault.
+ * How long each fuzzer runs, and its seed. Locally the seed is fixed, in CI it is random. Both can be set, to search
+ * longer or to reproduce a fault.
  */
 export const FUZZ_SECONDS = Number(process.env.FUZZ_SECONDS ?? thoroughly(30, 3));
 export const FUZZ_SEED = Number(process.env.FUZZ_SEED ?? thoroughly(Math.floor(Math.random() * 2 ** 31), 1));

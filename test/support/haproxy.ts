@@ -12,13 +12,13 @@ export const CONFIGURATION = join(ROOT, 'deploy/haproxy.cfg');
 export interface Haproxy extends Started {
   /** The URL for clients. */
   readonly url: string;
-  /** The address that reports whether a gateway is ready. */
+  /** The address of the health check, which reports whether a gateway is ready. */
   readonly health: string;
 }
 
 /**
  * Starts haproxy, and resolves once it accepts connections. It is killed after the test, or after the test file.
- * @param gateways the variables that the configuration needs, besides haproxy's own addresses
+ * @param gateways the variables of the configuration other than haproxy's own addresses
  */
 export async function startHaproxy(
   gateways: Record<'GATEWAY_1' | 'GATEWAY_2' | 'ADMIN_PORT_1' | 'ADMIN_PORT_2', string>,
@@ -33,7 +33,7 @@ export async function startHaproxy(
   return { ...started, url: `http://${url}`, health: `http://${health}/healthz` };
 }
 
-/** Runs haproxy's check of the configuration, with warnings as faults. The status is 0 if there are none. */
+/** Runs haproxy's check of the configuration. The status is 0 if there is neither an error nor a warning. */
 export function checkConfiguration(environment: NodeJS.ProcessEnv): { status: number | null; said: string } {
   const { status, stderr } = spawnSync(need('haproxy'), ['-dW', '-c', '-f', CONFIGURATION], {
     env: environment,

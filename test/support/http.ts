@@ -8,7 +8,7 @@ export interface Answer {
   readonly status: number;
   readonly headers: http.IncomingHttpHeaders;
   readonly text: string;
-  /** The body as JSON; undefined if it is not JSON. */
+  /** The parsed body, or undefined if it is not JSON. */
   readonly json: unknown;
 }
 
@@ -26,7 +26,7 @@ export interface Sent {
 
 /**
  * Sends one request, on a new connection unless an agent is given.
- * @throws {Error} when a gateway's answer does not match the API's description
+ * @throws {Error} if an answer of a gateway does not match the description of its API
  */
 export async function send(url: string, sent: Sent = {}): Promise<Answer> {
   const answer = await exchange(url, sent);
@@ -72,7 +72,7 @@ function exchange(url: string, { method = 'GET', key, headers = {}, body, agent,
   return promise;
 }
 
-/** Sends a POST with a value as JSON, or with a text or bytes unchanged. */
+/** Sends a POST. Strings and bytes are sent unchanged, other values as JSON. */
 export function post(url: string, body: unknown, sent: Sent = {}): Promise<Answer> {
   const text = typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body);
   return send(url, {
@@ -85,7 +85,7 @@ export function post(url: string, body: unknown, sent: Sent = {}): Promise<Answe
 
 /**
  * Sends bytes unchanged and returns all bytes received until the other side closes.
- * @throws {Error} when an answer of a gateway does not match the API's description
+ * @throws {Error} if an answer of a gateway does not match the description of its API
  */
 export async function sendBytes(url: string, bytes: string | Buffer, waitMs = 2_000): Promise<string> {
   const received = await exchangeBytes(url, bytes, waitMs);

@@ -3,8 +3,8 @@ import { accessSync, constants, globSync } from 'node:fs';
 import { join } from 'node:path';
 
 /**
- * Debian packages that the tests and benchmarks use. Each lists programs or files, any one of which shows that the
- * package is installed.
+ * Debian packages that the tests and benchmarks use, each with programs or files. If any of these exists, the package
+ * is installed.
  */
 const PACKAGES = {
   'redis-server': ['redis-server', 'valkey-server'],
@@ -32,13 +32,13 @@ export type Package = keyof typeof PACKAGES;
 /** Debian installs programs for root in folders outside PATH. */
 const FOLDERS = [...(process.env.PATH ?? '').split(':'), '/usr/local/sbin', '/usr/sbin', '/sbin'];
 
-/** The path of a program; undefined if this machine does not have it. */
+/** The path of a program, or undefined if this machine does not have it. */
 export const pathOf = (name: string): string | undefined =>
   FOLDERS.map((folder) => join(folder, name)).find(isExecutable);
 
 /**
  * The path of a file from a package, which is installed if it is missing.
- * @param instead what to do by hand if it cannot be installed
+ * @param instead what to do by hand if the package cannot be installed
  * @throws if it is missing and this is not Debian or not root
  */
 export function need(name: Package, instead = `put ${PACKAGES[name][0]} on PATH`): string {
@@ -66,7 +66,7 @@ function find(name: Package): string | undefined {
 
 const canInstall = (): boolean => process.getuid?.() === 0 && pathOf('apt-get') !== undefined;
 
-/** Installs packages once any other installation has finished. Prints a line, because this changes the machine. */
+/** Installs packages as soon as no other installation runs. Prints a line, because this changes the machine. */
 function install(names: readonly Package[]): void {
   process.stdout.write(`Installing ${names.join(', ')} from the Debian packages.\n`);
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };

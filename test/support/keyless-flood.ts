@@ -6,8 +6,8 @@ const REQUEST = `GET /v1/${'x'.repeat(1_000)} HTTP/1.1\r\nHost: a\r\n\r\n`;
 const ANSWER = /HTTP\/1\.1 \d{3} /g;
 
 /**
- * Sends pipelined requests without a key, for paths of 1 kB, until this many are answered. A cut connection is
- * replaced.
+ * Sends pipelined requests without a key, for paths of 1 kB, until the given number is answered. Replaces connections
+ * that are cut.
  */
 export async function floodWithoutKey(gateway: string, requests: number): Promise<void> {
   const { hostname, port } = new URL(gateway);

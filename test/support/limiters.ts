@@ -20,7 +20,7 @@ import { secretWith } from './secrets.ts';
 import { temporaryFolder } from './stack.ts';
 
 export const SECOND = 1_000_000;
-/** The start time of the tests, which is not a whole second. */
+/** The time at which the tests start. It is not a whole second. */
 export const BEGIN = 1_795_132_800_123_457;
 
 /** A limiter and its keys. The test controls the clock and the plan table. */

@@ -9,7 +9,7 @@ import { faultyCore } from './faulty-core.ts';
 /**
  * Opens a pipelined connection to a core controlled by the test.
  * @param onRequest handles a request, given its path and the number of its connection, counted from 0
- * @param needsEcho whether answers must carry the id of their request; otherwise only their order counts
+ * @param needsEcho whether answers must contain the id of their request; otherwise, only their order counts
  */
 export async function lineUnderTest(
   onRequest: (socket: Socket, path: string, connection: number) => void,
@@ -30,7 +30,7 @@ export async function lineUnderTest(
   };
 }
 
-/** One character per byte. */
+/** The body as a string with one character per byte. */
 export const textOf = ({ body }: Answer): string => (typeof body === 'string' ? body : body.toString('latin1'));
 
 /** A pipelined connection, closed after the test. */
@@ -43,7 +43,7 @@ export function lineTo(url: string, { keepAliveMs = 60_000, needsEcho = false } 
 /** The fields of a request that shares its connection and is not streamed. */
 export const NOT_STREAMED = { isAlone: false, sentAt: 0, streamed() {}, piece() {} };
 
-/** Sends a request without a timeout. Its id is also that of its only attempt. */
+/** Sends a request without a timeout. The request has only one attempt, with the same id. */
 export function askOn(line: Wire, asked: Partial<UpstreamRequest>): Promise<Answer> {
   const { promise, resolve: answered, reject: failed } = Promise.withResolvers<Answer>();
   const request = requestFor(asked);
@@ -64,7 +64,7 @@ export const requestFor = (asked: Partial<UpstreamRequest>): UpstreamRequest => 
 export const answer = (body: string, ...lines: string[]): string =>
   `${['HTTP/1.1 200 OK', `Content-Length: ${body.length}`, ...lines].join('\r\n')}\r\n\r\n${body}`;
 
-/** Sends a text in pieces that are probably read one by one. */
+/** Sends a text in pieces. The other side probably reads them one by one. */
 export async function sendInPieces(socket: Socket, text: string, sizes: readonly number[]): Promise<void> {
   for (let at = 0, piece = 0; at < text.length; piece++) {
     const size = sizes[piece % sizes.length] as number;

@@ -7,20 +7,20 @@ import { ADMIN_TOKEN, startStack, UNLIMITED } from './stack.ts';
 export interface Listener {
   readonly name: string;
   readonly url: string;
-  /** The key for requests; undefined if none is needed. */
+  /** The key for requests, or undefined if none is needed. */
   readonly key: string | undefined;
   /** The path for reads and writes, and a valid body for writes. */
   readonly read: string;
   readonly write: string;
   readonly body: string;
   readonly log: readonly LogLine[];
-  /** The log of the server to which it forwards requests, if any. */
+  /** The log of the server to which the listener forwards requests, if any. */
   readonly coreLog?: readonly LogLine[];
 }
 
 /**
  * Starts listeners for clients, without and with TLS, for operators and for internal services.
- * @param name of the created record
+ * @param name the name of the records that writes create
  */
 export async function startListeners(name: string, settings: Record<string, string> = {}) {
   const { caFile, certFile, keyFile } = await createAuthority();

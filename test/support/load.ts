@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Observed } from './allowance-checker.ts';
 import { post, send } from './http.ts';
 
-/** Keeps `connections` connections to a gateway busy for the given time. Each cycles through the keys. */
+/** Keeps `connections` connections to a gateway busy for the given time. Each uses the keys in turn. */
 export async function hammer(
   gateway: string,
   keys: readonly string[],
@@ -58,7 +58,7 @@ export type EverydayLoad = ReturnType<typeof readAndWrite>;
 const PAUSE_AFTER_FAULT_MS = 100;
 
 /**
- * Sends requests without a break on keep-alive connections: three in ten add a pet, the others list pets.
+ * Sends requests continuously on keep-alive connections. Three in ten add a pet; the others list pets.
  * @param pauseMs the maximum pause on a connection after an answer
  */
 export function readAndWrite(gateway: string, key: string, connections: number, pauseMs = 0) {
@@ -94,7 +94,7 @@ export function readAndWrite(gateway: string, key: string, connections: number, 
   const clients = Array.from({ length: connections }, client);
   return {
     requests: requests as readonly Noted[],
-    /** The count of each outcome. */
+    /** How often each outcome occurred. */
     outcomes: outcomes as ReadonlyMap<string, number>,
     /** Stops the load, and resolves once all sent requests are answered. */
     async end(): Promise<void> {

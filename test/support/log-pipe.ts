@@ -4,7 +4,7 @@ import { cleanUp } from './clean-up.ts';
 import { temporaryFolder } from './stack.ts';
 
 /**
- * Creates a pipe like a shell's, which is read at an adjustable rate, and at first not at all. It is closed after the
+ * Creates a pipe like those of a shell. It is read at an adjustable rate, which is 0 at first, and is closed after the
  * test, or after the test file.
  */
 export async function logPipe() {
@@ -19,7 +19,7 @@ export async function logPipe() {
     try {
       text += chunk.toString('latin1', 0, readSync(reader, chunk, { length }));
     } catch {
-      // Nothing to read: EAGAIN.
+      // EAGAIN: there is nothing to read.
     }
   };
   const timer = setInterval(() => length > 0 && read(), 5);
@@ -31,7 +31,7 @@ export async function logPipe() {
   return {
     /** The file descriptor for a process's standard output. */
     end,
-    /** @param bytes to read every five milliseconds */
+    /** Sets the rate. @param bytes the number of bytes to read every five milliseconds */
     read(bytes: number) {
       length = Math.min(bytes, chunk.length);
     },

@@ -10,7 +10,7 @@ export function readableLog(): { logger: Logger; lines: LogLine[]; text: () => s
   return { logger, lines, text: () => JSON.stringify(lines) };
 }
 
-/** Parses a growing log, except for an incomplete last line. Fails for an invalid line. */
+/** Parses a growing log, except an incomplete last line. Fails if a line is invalid. */
 export function parsedLines(out: () => string): () => LogLine[] {
   const lines: LogLine[] = [];
   let read = 0;

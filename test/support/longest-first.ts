@@ -1,6 +1,6 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** The files that take half a minute or more, listed because a fresh checkout has no durations from earlier runs. */
+/** The files that take half a minute or more. A fresh checkout has no durations of earlier runs, hence this list. */
 const LONGEST = [
   'simulation/simulation.thorough',
   'faults/rolling-restarts',
@@ -25,9 +25,7 @@ const LONGEST = [
   'security/requests.fuzz',
 ];
 
-/**
- * Runs the longest files of each project first. If a long file started last, it would run while other CPUs are idle.
- */
+/** Runs the longest files of each project first. A long file that starts last would run while other CPUs are idle. */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);

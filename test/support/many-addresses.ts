@@ -6,13 +6,13 @@ import { CONFIGURATION } from './haproxy.ts';
 import { need } from './install.ts';
 
 /**
- * Prints how many connections haproxy keeps with the shipped configuration: first from two addresses of one IPv6 /64
- * together, then from an address of another /64. The arguments are these three addresses of this machine.
+ * Prints how many connections haproxy keeps open with the shipped configuration: first from two addresses in the same
+ * IPv6 /64 together, then from an address in another /64. The arguments are these three addresses of this machine.
  */
 
 const [ONE = '', NEIGHBOUR = '', ANOTHER = ''] = process.argv.slice(2);
 const PORT = 8_080;
-/** Connections from each of two addresses. Together they exceed what haproxy allows one client. */
+/** The connections from each of the two addresses. Together, they exceed what haproxy allows one client. */
 const FROM_ONE = 600;
 const FROM_ANOTHER = 10;
 

@@ -4,7 +4,7 @@ import { Scrape } from './scrape.ts';
 
 export { Scrape };
 
-/** @param url of the operators' listener or of a core */
+/** @param url the URL of an operators' listener or of a core */
 export const scrape = async (url: string): Promise<Scrape> => new Scrape((await send(`${url}/metrics`)).text);
 
 /** Polls a service's metrics, because an answer is counted shortly after it was sent. */

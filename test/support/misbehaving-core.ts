@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { clientIdOf, faultyCore } from './faulty-core.ts';
 
-/** The cores that received each request, in order, by the client's request id. */
+/** By the request id of the client: the numbers of the cores that received the request, in order. */
 export type Asked = Map<string, number[]>;
 
 type Misbehaviour = (socket: Socket, answer: string, at: number) => unknown;
@@ -48,8 +48,8 @@ const MISBEHAVIOURS: Readonly<Record<string, Misbehaviour>> = {
  *
  *     ?fault=<name>&at=<bytes, from the end if negative>&times=<attempts>&framing=chunked
  *
- * Requests of one connection are served in order. A valid answer contains the client's request id, so a mix-up is
- * detected.
+ * Requests on one connection are answered in order. A valid answer contains the client's request id, so that mix-ups
+ * are detected.
  * @param asked records the attempts of each request; several cores can share it
  */
 export function misbehavingCore(asked: Asked = new Map(), number = 0): Promise<string> {

@@ -10,9 +10,9 @@ const DEBIAN_PACKAGES = [
 ];
 
 /**
- * Installs the third-party packages that the tests of this run use: all tests, or the named ones. Debian's packages are
- * installed before the first test, because an installation slows down every test that runs at the same time. A test
- * that is run by name installs its own packages. If that is not possible, each test reports what it lacks.
+ * Installs the third-party packages that this run needs: those of all tests, or of the tests named on the command line.
+ * If all tests run, Debian's packages are installed first, because an installation slows down every test that runs at
+ * the same time. A test that is run by name installs its own. If a package cannot be installed, its tests report that.
  */
 export default function installNeeded(): void {
   const names = process.argv.slice(process.argv.indexOf('--config') + 2).filter((name) => !name.startsWith('-'));

@@ -5,12 +5,12 @@ import { DatabaseSync } from 'node:sqlite';
 import { ROOT } from './root.ts';
 
 /**
- * Installs packages that only tests and benchmarks use: `node test/support/node-packages.ts <folder>`. Each kind has a
- * folder with its own lock file. The tests and benchmarks install what they use, so that `npm ci` installs only what
- * the product needs.
+ * `node test/support/node-packages.ts <folder>` installs packages that only tests and benchmarks use. Each kind has a
+ * folder with its own lock file. Tests and benchmarks install what they use, so `npm ci` installs only what the product
+ * needs.
  */
 
-/** Longer than any installation takes. */
+/** How long to wait for the lock. No installation takes this long. */
 const LOCK_MS = 300_000;
 
 /** For checks, tests and their helpers. */
@@ -21,14 +21,14 @@ export const EXAMPLES = 'test/examples';
 export const PEERS = 'test/bench/peers';
 
 /**
- * Installs the packages of a folder's lock file, unless they are installed. If several processes need them, one
- * installs and the others wait.
- * @throws when npm fails
+ * Installs the packages of a folder's lock file, unless they are already installed. If several processes need them, one
+ * of them installs, and the others wait.
+ * @throws if npm fails
  */
 export function installPackages(folder: string): void {
   if (isInstalled(folder)) return;
   using lock = new DatabaseSync(join(ROOT, folder, '.installing'), { timeout: LOCK_MS });
-  // The system releases a database's lock when its process ends, however it ends.
+  // The system releases the lock of a database when the process ends, however it ends.
   lock.exec('BEGIN EXCLUSIVE');
   if (isInstalled(folder)) return;
   process.stderr.write(`Installing the packages of ${relative(process.cwd(), join(ROOT, folder))}.\n`);
@@ -40,7 +40,7 @@ export function installPackages(folder: string): void {
 }
 
 const lockFileOf = (folder: string): string => join(ROOT, folder, 'package-lock.json');
-/** A copy of the lock file that was installed last. */
+/** The path of a copy of the lock file that was last installed. */
 const installedOf = (folder: string): string => join(ROOT, folder, 'node_modules/.installed-lock.json');
 
 function isInstalled(folder: string): boolean {

@@ -17,10 +17,10 @@ import { createMetrics } from '../../shared/process/metrics.ts';
 import type { Running } from '../../shared/process/run.ts';
 
 /**
- * Starts the parts of a gateway (backend, clients, operators) in this process, without the messages between primary and
- * worker. They are stopped in reverse order.
- * @param limits for clients, where they differ from the server's defaults
- * @param routes that clients may reach
+ * Starts the parts of a gateway (backend, clients, operators) in this process, so no messages pass between a primary
+ * and a worker. They are stopped in reverse order.
+ * @param limits the limits for clients that differ from the server's defaults
+ * @param routes the routes that clients may use
  */
 export async function startGateway(
   settings: GatewaySettings,

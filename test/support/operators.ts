@@ -5,16 +5,16 @@ import { type Answer, send } from './http.ts';
 import { emptyDatabase } from './redis-database.ts';
 import { type Stack, startStack } from './stack.ts';
 
-/** Requests for tests of operators' features, as an operator and as a client. */
+/** Helpers for tests of operators' features: requests as an operator and as a client. */
 
-/** The settings of a gateway on this Redis, with a deadline that even a busy machine meets. */
+/** The settings of a gateway that uses this Redis, with a deadline that is met even on a busy machine. */
 export const onRedis = (REDIS_URL: string) => ({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
 
-/** An empty Redis for a test file, and the settings of a gateway on it. */
+/** Provides an empty Redis for a test file, and the settings of a gateway that uses it. */
 export async function operatorsRedis() {
   const { url, redis } = await emptyDatabase();
   const withRedis = onRedis(url);
-  /** Empties Redis and starts a stack, by default on this Redis. */
+  /** Empties Redis and starts a stack. By default, the stack uses this Redis. */
   async function fresh(environment: Record<string, string> = withRedis): Promise<Stack> {
     await redis.flushdb();
     return await startStack(environment);
@@ -42,7 +42,7 @@ export async function askOnce(stack: Pick<Stack, 'gateway'>, key?: string, path?
 
 export const statusOf = async (stack: Stack, key: string): Promise<number> => (await ask(stack, key)).status;
 
-/** 200, or the code of the error. */
+/** Returns 200, or the code of the error. */
 export async function codeOf(stack: Stack, key: string): Promise<unknown> {
   const { status, json } = await ask(stack, key);
   return status === 200 ? 200 : (json as { code: string }).code;
@@ -51,10 +51,10 @@ export async function codeOf(stack: Stack, key: string): Promise<unknown> {
 export const issueId = async (stack: Stack, key?: Record<string, unknown>): Promise<string> =>
   idOf(await stack.issueKey(key));
 
-/** The rest of the day limit, from the RateLimit field of the IETF draft. */
+/** The remaining requests of the day limit, from the RateLimit field of the IETF draft. */
 export const dayLeft = ({ headers }: Answer): number => Number(/"day";r=(\d+)/.exec(String(headers.ratelimit))?.[1]);
 
-/** The reasons of the alarms about values of a key that were typed by hand. */
+/** The reasons in the logged errors about values of a key that were typed by hand. */
 export const alarmsOf = ({ log }: Pick<Stack, 'log'>, id: string): unknown[] =>
   log.filter(({ msg, keyId }) => msg === 'value of a key rejected' && keyId === id).map(({ reason }) => reason);
 

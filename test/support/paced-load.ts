@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Observed } from './allowance-checker.ts';
 import { type Answer, send } from './http.ts';
 
-/** An answer with its duration and its request id in the gateway's log. */
+/** An answer with its duration, and the request id in the gateway's log. */
 export interface Answered extends Answer, Observed {
   readonly id: string;
   readonly ms: number;
@@ -13,7 +13,7 @@ export interface Answered extends Answer, Observed {
 export interface Load {
   /** The answers in order of arrival. */
   readonly answers: readonly Answered[];
-  /** Stops the clients, and resolves after the last answer. Fails if a request got none. */
+  /** Stops the clients, and resolves after the last answer. Fails if a request got no answer. */
   stop(): Promise<void>;
 }
 

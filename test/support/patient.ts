@@ -5,7 +5,7 @@ import { startLoad } from './paced-load.ts';
 import { hostOf } from './prometheus.ts';
 import type { Stack } from './stack.ts';
 
-/** A system under test, with faults that happen one after another. */
+/** A system under test with faults, which are caused one after another. */
 export interface Patient {
   readonly gateways?: readonly string[];
   readonly cores?: readonly string[];
@@ -14,7 +14,7 @@ export interface Patient {
     readonly alerts: readonly AlertOf[];
     /** May return a function that ends the fault. */
     cause(): unknown;
-    /** The remedy from deploy/RUNBOOK.md, unless the function returned by `cause` suffices. */
+    /** Applies the remedy from deploy/RUNBOOK.md. Not needed if the function that `cause` returns suffices. */
     heal?(): unknown;
   }[];
 }
@@ -34,7 +34,7 @@ export function keepAsking(gateway: string, keys: readonly string[], clients: nu
   return load;
 }
 
-/** Acts repeatedly until the test ends. @returns a function that stops this earlier */
+/** Calls `act` repeatedly until the test ends. @returns a function that stops it earlier */
 export function repeatedly(act: () => unknown, everyMs: number): () => void {
   const acting = setInterval(act, everyMs);
   const end = () => clearInterval(acting);
@@ -42,7 +42,7 @@ export function repeatedly(act: () => unknown, everyMs: number): () => void {
   return end;
 }
 
-/** Sends requests with these keys in turn, whatever their outcome, like `repeatedly`. */
+/** Like `repeatedly`, sends requests with these keys in turn, and ignores their outcome. */
 export function persist(gateway: string, keys: readonly string[], everyMs: number): () => void {
   let turn = 0;
   return repeatedly(() => send(`${gateway}/v1/pets`, { key: keys[turn++ % keys.length] }).catch(() => {}), everyMs);

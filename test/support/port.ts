@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import net from 'node:net';
 
-/** The system assigns ports from 32,768 on to connections, so a lower port is likely to stay free. */
+/** The system assigns ports from 32,768 upwards to connections, so a lower port is likely to stay free. */
 const [FIRST, BEHIND] = [10_000, 32_768];
 const ATTEMPTS = 20;
 

@@ -27,8 +27,8 @@ export interface PostgresForTests {
 }
 
 /**
- * Tries POSTGRES_URL, then a container if an engine runs, then PostgreSQL's programs, which are installed if possible
- * (as root on Debian).
+ * Tries POSTGRES_URL, then a container if an engine is running, then PostgreSQL's programs, which are installed if
+ * possible (as root on Debian).
  */
 export default async function providePostgres(project: TestProject): Promise<() => Promise<void>> {
   const { POSTGRES_URL: url } = process.env;

@@ -25,7 +25,7 @@ export interface Started {
   ended: Promise<Ended>;
 }
 
-/** Starts a process as a person or a container would start it. It is killed after the test if it still runs. */
+/** Starts a process as a user or a container would. It is killed after the test if it is still running. */
 export function startProcess(
   command: string,
   args: readonly string[],
@@ -52,7 +52,7 @@ export function startProcess(
 }
 
 /**
- * Chooses ports below the range that the system assigns to connections. A port in that range could be taken before a
+ * Chooses ports below the range that the system assigns to connections. A port in that range could be in use before a
  * worker listens, or during a restart.
  */
 const ownPorts = async ({ PORT, ADMIN_PORT }: NodeJS.ProcessEnv) => ({
@@ -75,7 +75,7 @@ export async function startService(
   const failed = started.ended.then(({ err }) => Promise.reject(new Error(`${main} did not start: ${err}`)));
   const [addresses] = (await Promise.race([once(started.child, 'message'), failed])) as [Record<string, string>];
   failed.catch(() => {});
-  // The end of the test kills the process without waiting for its exit.
+  // At the end of the test, the process is killed without waiting for its exit.
   const forget = knowServices(addresses, env.CORE_URL);
   started.ended.then(forget);
   cleanUp(forget);

@@ -21,7 +21,7 @@ const SHIPPED_RUNBOOK = 'http://127.0.0.1:9090/runbook';
  * Starts a real Prometheus with the shipped configuration, except for targets and intervals.
  * @param targets URLs by job
  * @param runbook the URL of the runbook to which alerts link
- * @param alerts changes the text of the alert rules
+ * @param alerts a function that changes the text of the alert rules
  */
 export async function startPrometheus(
   targets: Readonly<Record<string, readonly string[]>>,
@@ -62,7 +62,7 @@ export async function startPrometheus(
     { timeout: 30_000, interval: 50 },
   );
 
-  /** Returns `data` from an API call. The path is relative to /api/v1. */
+  /** Calls the API. The path is relative to /api/v1. @returns `data` of the answer */
   async function api(path: string): Promise<unknown> {
     const { text, json } = await send(`${url}/api/v1${path}`);
     const { status, data } = json as { status: string; data: unknown };
@@ -81,7 +81,7 @@ export async function startPrometheus(
   };
 }
 
-/** A service's value of the label `instance`. */
+/** The value of the label `instance` for a service. */
 export const hostOf = (url: string): string => new URL(url).host;
 
 async function rewrite(file: string, change: (text: string) => string): Promise<void> {

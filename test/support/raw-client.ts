@@ -13,7 +13,7 @@ export interface RawClient {
 }
 
 /**
- * Connects to a server by its URL, over TLS for https. Each side closes independently, so the connection can still be
+ * Connects to a server by its URL, over TLS for https. Each side is closed independently, so the answer can still be
  * read after `end()`.
  * @param ca trusted certificates
  * @param from the address to connect from

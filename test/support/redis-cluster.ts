@@ -14,7 +14,7 @@ export type ClusterNode = Awaited<ReturnType<typeof startNode>>;
 /** A Redis Cluster of three primaries with a third of the slots each. */
 export type RedisCluster = Awaited<ReturnType<typeof startRedisCluster>>;
 
-/** @param tls directives that add TLS, for clients and between nodes */
+/** @param tls directives that enable TLS for clients and between nodes */
 export async function startRedisCluster(tls?: Record<string, string>) {
   const nodes = await Promise.all(Array.from({ length: NODES }, () => startNode(tls)));
   const share = SLOTS / NODES;
@@ -69,7 +69,7 @@ async function startNode(tls: Record<string, string> | undefined) {
     dir: await temporaryFolder(),
   });
   cleanUp(server.stop);
-  // It is connected to this node only. Commands on keys of other nodes get a redirect.
+  // This client is connected only to this node. Commands on keys of other nodes get a redirection.
   const redis = connectionTo(server.url, { retryStrategy: () => 50 });
   const url = tlsPort === undefined ? server.url : `rediss://127.0.0.1:${tlsPort}`;
   return { server, url, redis, id: (await redis.cluster('MYID')) as string, port: Number(new URL(server.url).port) };
@@ -86,10 +86,10 @@ async function replicate({ redis }: ClusterNode, primary: ClusterNode): Promise<
   while (!(await redis.info('replication')).includes('master_link_status:up')) await sleep(25);
 }
 
-/** Attempts after which the nodes are introduced again, because a node may abandon a handshake on a busy machine. */
+/** After this many attempts, nodes are introduced again, because a busy machine may make them abandon a handshake. */
 const MEET_EVERY = 80;
 
-/** Introduces every node to the first, and waits until each knows all others and their slots. */
+/** Introduces every node to the first one, and waits until each knows all others and their slots. */
 async function agree(nodes: readonly ClusterNode[]): Promise<void> {
   const isIn = async ({ redis }: ClusterNode) => {
     const info = String(await redis.cluster('INFO'));
@@ -106,7 +106,7 @@ async function agree(nodes: readonly ClusterNode[]): Promise<void> {
 }
 
 /**
- * Moves a slot with its keys to another node, as `redis-cli --cluster reshard` does, but migrates the keys slowly.
+ * Moves a slot with its keys to another node, like `redis-cli --cluster reshard`, but migrates the keys slowly.
  */
 export async function moveSlot(
   cluster: RedisCluster,

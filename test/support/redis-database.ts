@@ -13,7 +13,7 @@ export async function ownRedis(directives?: Directives): Promise<RedisServer> {
   return server;
 }
 
-/** Opens a connection for one test. Errors that the test causes in the server do not fail the test. */
+/** Opens a connection for one test. Connection errors that the test causes do not fail it. */
 export function connectionTo(url: string, options: Omit<RedisOptions, 'replyMapping'> = {}): Redis {
   const redis = new Redis(url, options);
   redis.on('error', () => {});
@@ -21,7 +21,7 @@ export function connectionTo(url: string, options: Omit<RedisOptions, 'replyMapp
   return redis;
 }
 
-/** Connects as the gateway does. Repeats attempts, which can fail on a busy machine. */
+/** Connects as the gateway does. Retries, because an attempt can fail on a busy machine. */
 export async function connectedRedis(url: string, timeoutMs = 5_000): Promise<Redis> {
   const redis = await connectRedis(targetOf('single', url, { timeoutMs }), readableLog().logger);
   cleanUp(() => redis.disconnect());
@@ -29,7 +29,7 @@ export async function connectedRedis(url: string, timeoutMs = 5_000): Promise<Re
   return redis;
 }
 
-/** Counts the commands that a connection sends from now on. @returns the number of commands of a name */
+/** Counts the commands that a connection sends from now on. @returns a function that returns the count by name */
 export function countCommands(redis: Redis): (name: string) => number {
   const sent: string[] = [];
   const send = redis.sendCommand.bind(redis);
@@ -40,7 +40,7 @@ export function countCommands(redis: Redis): (name: string) => number {
   return (wanted) => sent.filter((name) => name === wanted).length;
 }
 
-/** Returns an empty database of the run's Redis for one test file. Parallel workers use different databases. */
+/** Returns an empty database of the Redis of the test run, for one test file. Parallel workers use different ones. */
 export async function emptyDatabase(): Promise<{ url: string; redis: Redis }> {
   const url = `${inject('redisUrl')}/${process.env.VITEST_POOL_ID ?? '0'}`;
   const redis = new Redis(url);

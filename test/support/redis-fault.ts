@@ -23,7 +23,7 @@ export interface RedisFault {
   readonly settings?: Record<string, string>;
   /** Resolves once the fault is active. */
   cause(rig: Rig): unknown;
-  /** Resolves once the fault is over, or will end by itself. */
+  /** Resolves once the fault is over, or is certain to end by itself. */
   heal?(rig: Rig): unknown;
 }
 
@@ -32,7 +32,7 @@ export interface Decided extends Answered {
   readonly mode: 'shared' | 'local';
 }
 
-/** What was observed during one fault. All times are milliseconds on the same clock. */
+/** The observations during one fault. All times are milliseconds on the same clock. */
 export type Observation = Awaited<ReturnType<typeof observe>>;
 
 export const TIGHT = 60;
@@ -40,7 +40,7 @@ export const BAN_AFTER = 10;
 const SPENT_BEFORE = 40;
 const WARM_MS = 400;
 const FAULT_MS = 1_700;
-/** On a busy machine there are fewer requests, so a fault lasts until enough were observed, but at most this long. */
+/** On a busy machine, fewer requests are sent, so a fault lasts until there are enough, but at most this long. */
 const LONGEST_FAULT_MS = 10_000;
 const ENOUGH_STRANGERS = 6;
 const AFTER_MS = 500;
@@ -80,7 +80,7 @@ export async function observe(fault: RedisFault, core: string) {
   const log = await gateway.stop();
   const observation = {
     causedAt,
-    /** The gateway may reach Redis again from this time on, before the test does. */
+    /** From this time on, the gateway may reach Redis again, possibly before the test does. */
     fixedAt,
     /** The time at which Redis answered a direct client again. */
     healedAt,
@@ -88,7 +88,9 @@ export async function observe(fault: RedisFault, core: string) {
     roomy: withModes(steady.answers, log),
     /** Requests of a key that exceeds its allowance, from before the fault to its end. */
     tight: withModes([...before, ...hammering.answers], log),
-    /** Requests of keys new to the gateway: each is used once `during` the fault, and one `after` it until it is served. */
+    /**
+     * Requests of keys new to the gateway. Each key is used once `during` the fault, and one `after` it until it works.
+     */
     unseen: { during: [...strangers.answers], after },
     /** The number of requests sent per key, including those before the observation. */
     sent: {

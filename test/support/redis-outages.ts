@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import type { Fault } from './fault-proxy.ts';
 import type { RedisFault, Rig } from './redis-fault.ts';
 
-/** Redis loads its data for longer than any test takes. When healed, it finishes loading at once. */
+/** Redis loads its data for longer than any test takes, until `heal` lets it finish at once. */
 export const LOADING: RedisFault = { name: 'loading after a restart', cause: restartSlowly, heal: endLoading };
 
 /** All faults that make a single Redis unavailable, named to complete 'a Redis that is …'. */
@@ -27,7 +27,7 @@ export const OUTAGES: readonly RedisFault[] = [
   network('received one byte at a time', { kind: 'trickle', bytes: 1, everyMs: 10 }),
 ];
 
-/** Open connections are dead without notice; new ones work. */
+/** Open connections stop working without notice; new ones work. */
 export const HALF_OPEN: RedisFault = { name: 'half-open', cause: ({ proxy }) => proxy.set({ kind: 'half-open' }) };
 
 /** Scripts are flushed repeatedly; nothing else is wrong. */
@@ -35,7 +35,7 @@ export function flushedScripts(everyMs: number): RedisFault {
   let flushing: NodeJS.Timeout;
   return {
     name: `without its scripts every ${everyMs} ms`,
-    // Even a busy machine meets this long deadline, so any local decision is caused by the fault.
+    // This long deadline is met even on a busy machine, so any local decision is caused by the fault.
     settings: { REDIS_TIMEOUT_MS: '2000' },
     cause({ redis }) {
       flushing = setInterval(() => void redis.script('FLUSH'), everyMs);

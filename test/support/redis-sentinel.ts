@@ -58,7 +58,7 @@ export async function startSentinels({ password = '' } = {}) {
 
 const replicaOf = ({ port }: { port: number }) => ({ replicaof: `127.0.0.1 ${port}` });
 
-/** Waits until a replica has all writes of its primary so far. A failover would lose missing ones. */
+/** Waits until a replica has all writes of its primary so far, because a failover would lose missing ones. */
 async function hasCaughtUp(primary: SentinelNode, replica: SentinelNode): Promise<void> {
   const offset = async ({ redis }: SentinelNode, name: string) =>
     Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(await redis.info('replication'))?.[1]);

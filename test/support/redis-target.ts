@@ -1,6 +1,6 @@
 import { credentialsOf, type RedisTarget } from '../../gateway/stores/redis/target.ts';
 
-/** The Redis of these URLs, separated by commas. */
+/** The Redis at these URLs, which are separated by commas. */
 export function targetOf(
   mode: RedisTarget['mode'],
   urls: string,

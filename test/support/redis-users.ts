@@ -19,7 +19,7 @@ export const passwordOf = (user: string): string => `canary-of-${user}`;
 /** The user of the test itself, with all permissions. */
 const ROOT_USER = 'root';
 
-/** Adds the shipped users to a server, each with a password. This connection keeps all permissions. */
+/** Adds the shipped users to a server, each with a password. The given connection keeps all permissions. */
 export async function installUsers(redis: Redis): Promise<void> {
   await redis.acl('SETUSER', ROOT_USER, 'on', `>${passwordOf(ROOT_USER)}`, '~*', '&*', '+@all');
   await redis.auth(ROOT_USER, passwordOf(ROOT_USER));
@@ -37,13 +37,13 @@ export async function startRedisWithUsers(directives?: Directives): Promise<{ se
   return { server, root };
 }
 
-/** The refused commands of all users since installUsers. */
+/** The commands that were refused since installUsers, for all users. */
 export async function refusals(redis: Redis): Promise<string[]> {
   const log = (await redis.acl('LOG')) as unknown[][];
   return log.map((entry) => entry.join(' '));
 }
 
-/** A URL with one of the shipped users. */
+/** Adds the name and password of a shipped user to a URL. */
 export function urlOf(user: string, url: string): string {
   const whole = new URL(url);
   whole.username = user;

@@ -52,7 +52,7 @@ export interface RedisServer extends RedisForTests {
   /** Suspends the process with all its connections until `resume`. */
   pause(): void;
   resume(): void;
-  /** Restarts the process on the same port, with the data that is on disk. */
+  /** Restarts the process on the same port, with the data on disk. */
   restart(directives?: Directives): Promise<void>;
 }
 

@@ -4,7 +4,7 @@ import { startRedisServer } from './redis.ts';
 import { connectedRedis, connectionTo, ownRedis } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
 
-/** Starts a primary and its replica. @returns connections to both: `redis` and `follower` */
+/** Starts a primary and its replica. @returns connections to the primary (`redis`) and the replica (`follower`) */
 export async function startWithReplica() {
   const primary = await ownRedis({
     dir: await temporaryFolder(),

@@ -2,9 +2,9 @@ import type { Redis } from 'ioredis';
 import { expect } from 'vitest';
 
 /**
- * Waits until this many replicas have all writes so far, from any connection. WAIT covers only the writes of its own
- * connection, so this makes one first.
- * @param id of an API key that this node of a cluster serves
+ * Waits until this many replicas have all writes so far, from any connection. WAIT covers only writes of its own
+ * connection, so this function first makes one.
+ * @param id the id of an API key that this node of a cluster stores
  */
 export async function replicated(redis: Redis, replicas: number, id = ''): Promise<void> {
   await redis.set(`test:written:{${id}}`, '');

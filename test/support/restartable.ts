@@ -4,7 +4,7 @@ import { signalAll } from './workers.ts';
 /**
  * Starts a service in its own process.
  * @param main the path of the main.ts of the gateway or the core
- * @param environment with 0 for each port
+ * @param environment the settings, with 0 for each port
  */
 export async function startRestartable(main: string, environment: NodeJS.ProcessEnv) {
   let service = await startService(main, environment);

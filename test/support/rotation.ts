@@ -16,7 +16,7 @@ export const WITHIN = { timeout: 30_000 };
 
 const RUNBOOK = await readFile(join(ROOT, 'deploy/RUNBOOK.md'), 'utf8');
 
-/** The lines of a section that start with `beginning`, without it and with the secrets inserted. */
+/** The lines of a section that start with `beginning`. Removes it, and inserts the secrets. */
 export function linesOf(section: string, beginning: string): string[] {
   const [, text = ''] = RUNBOOK.split(`### ${section}\n`);
   const lines = (text.split('\n##')[0] ?? '').split('\n').filter((line) => line.startsWith(`    ${beginning} `));
@@ -33,7 +33,7 @@ export function linesOf(section: string, beginning: string): string[] {
 export const valuesOf = (section: string): string[] =>
   linesOf(section, 'printf %s').map((line) => line.split('"')[1] ?? '');
 
-/** A value from the runbook with the address of the test's server. */
+/** Replaces the host in a value from the runbook by that of the test's server. */
 export const elsewhere = (url: string, host: string): string => url.replace(/@[^/]*/, `@${host}`);
 
 export async function secretFile(content: string): Promise<string> {
@@ -46,7 +46,7 @@ export async function startLoad({ gateway, issueKey }: Stack, connections = CONN
   return readAndWrite(gateway, await issueKey(UNLIMITED), connections, pauseMs);
 }
 
-/** Waits until this many more requests have been served. */
+/** Waits until this many more requests have ended. */
 export async function serves({ requests }: EverydayLoad, more = 30): Promise<void> {
   const before = requests.length;
   await expect.poll(() => requests.length, WITHIN).toBeGreaterThan(before + more);

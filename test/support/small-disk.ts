@@ -10,7 +10,7 @@ import { temporaryFolder } from './stack.ts';
 
 const run = promisify(execFile);
 
-/** A program that writes to a file without a pause. */
+/** A program that writes to a file continuously. */
 const FILLER = `
   const { openSync, writeSync } = require('node:fs');
   const file = openSync(process.argv[1], 'a');

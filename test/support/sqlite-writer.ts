@@ -2,9 +2,9 @@ import { writeSync } from 'node:fs';
 import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 
 /**
- * Keeps a folder's database open: `node sqlite-writer.ts <folder> [<first number>]`. With a number, it creates,
- * updates, bans and revokes keys without end, four at a time, and prints a line for each change that is acknowledged.
- * Every fifth key is not revoked.
+ * `node sqlite-writer.ts <folder> [<first number>]` keeps the database of a folder open. With a number, it endlessly
+ * creates, updates, bans and revokes keys, four at a time, and prints a line for each acknowledged change. Every fifth
+ * key is not revoked.
  */
 
 const [folder = '', first] = process.argv.slice(2);

@@ -6,7 +6,7 @@ import { startStack, UNLIMITED } from './stack.ts';
 /**
  * Starts a gateway in front of a core that the test provides, and issues a key.
  * @param core the core's URL, or a handler for its requests
- * @param limits of the key
+ * @param limits the limits of the key
  */
 export async function stackBefore(
   core: string | ((socket: Socket, head: string) => void),
@@ -22,7 +22,7 @@ export async function stackBefore(
     core: url,
     stack,
     key,
-    /** Lists pets with the key. @param rest of the URL, after /v1/pets */
+    /** Lists pets with the key. @param rest the part of the URL after /v1/pets */
     get: (rest = '', sent: Sent = {}) => send(pets + rest, { key, ...sent }),
     post: (rest = '', body: unknown = {}, sent: Sent = {}) => post(pets + rest, body, { key, ...sent }),
   };

@@ -26,7 +26,7 @@ export const UNLIMITED = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000
 /** Creates a folder that is deleted after the test, or after the test file. */
 export async function temporaryFolder(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'animal-store-'));
-  // A process that is stopping may still write to it.
+  // A process that is stopping may still write to the folder.
   cleanUp(() => rm(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }));
   return directory;
 }
@@ -40,8 +40,8 @@ export const bothStacks = (REDIS_URL: string): readonly [name: string, environme
 /**
  * Starts a core and a gateway on free ports, wired as in their main.ts. They are stopped after the test, or after the
  * test file.
- * @param limits of the gateway, for tests in which the defaults would take too long
- * @param routes to replace the store's operations
+ * @param limits the limits of the gateway, for tests in which the defaults would take too long
+ * @param routes the routes that replace the store's operations
  */
 export async function startStack(
   environment: Record<string, string> = {},
@@ -88,7 +88,7 @@ export async function startStack(
   }
 
   let stopped: Promise<void> | undefined;
-  /** @param lameDuckMs how long to keep serving before the stop */
+  /** @param lameDuckMs how long to continue to serve requests before the stop */
   const stop = (lameDuckMs = 0): Promise<void> => (stopped ??= stopAll(lameDuckMs));
   async function stopAll(lameDuckMs: number): Promise<void> {
     await gateway.stop(lameDuckMs);

@@ -1,4 +1,4 @@
-/** For --import: all workers of a gateway except the first start this much later, or exit at that time. */
+/** For --import: delays the start of all workers of a gateway except the first. With ENDS_THEN, they then exit. */
 
 const LATER_MS = 4_000;
 

@@ -1,4 +1,4 @@
-/** The interpolated quantile at this share of the sorted values, or NaN for an empty list. */
+/** The interpolated quantile of the values, or NaN for an empty list. @param share 0.99 for the 99th percentile */
 export function quantile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   const at = (sorted.length - 1) * share;

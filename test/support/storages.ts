@@ -27,12 +27,12 @@ export async function sqliteStorage(options?: { auditLength?: number }): Promise
   return storage;
 }
 
-/** An error that a test causes. */
+/** An error that a test throws on purpose. */
 export class MadeFault extends Error {}
 
 /**
- * A storage that fails once, at its nth call: either before the call has an effect, or after it, so that only the reply
- * is lost.
+ * A storage that fails once, at its nth call. The call fails before it has an effect, or after it, so that only the
+ * reply is lost.
  */
 export function failingAt(storage: Storage, nth: number, when: 'before' | 'after'): Storage & { hasFailed(): boolean } {
   let calls = 0;

@@ -20,7 +20,7 @@ export const unavailable = (headers = '') =>
   answer('503 Service Unavailable', '{"code":"unavailable","message":"Not now.","status":503}', headers);
 
 /**
- * Starts a core that gives each request the next of these answers, and repeats the last. For undefined, it cuts the
+ * Starts a core that gives each request the next of these answers, and repeats the last one. Undefined cuts the
  * connection.
  */
 export async function coreThatAnswers(...answers: (string | undefined)[]): Promise<{ url: string; heads: string[] }> {
@@ -33,7 +33,7 @@ export async function coreThatAnswers(...answers: (string | undefined)[]): Promi
   return { url, heads };
 }
 
-/** The error of a call; the client must throw only StoreErrors. */
+/** The error of a call. The client must throw only StoreErrors. */
 export async function faultOf(call: Promise<unknown>): Promise<StoreError> {
   const fault: unknown = await call.then(
     () => undefined,

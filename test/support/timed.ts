@@ -1,15 +1,15 @@
 import { expect } from 'vitest';
 
 /**
- * Options for tests that compare a time with a bound, and for no others. On a busy machine, a single try may fail; the
- * summary of the run lists such tests. A fault of the product fails all three tries.
+ * Options only for tests that compare a time with a bound. On a busy machine, a single try may fail; the summary of the
+ * run lists such tests. A fault of the product makes all three tries fail.
  */
 export const TIMED = { retry: 2 } as const;
 
 const broken = new Map<string, unknown>();
 
 /**
- * A check that has only one try in a timed test: once it has failed, every retry fails.
+ * A check that must hold at the first try, even in a timed test. Once it has failed, all retries fail.
  * @param check throws if it does not hold
  */
 export async function fact(check: () => void | Promise<void>): Promise<void> {

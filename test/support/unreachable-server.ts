@@ -9,8 +9,8 @@ const PROGRAM = `require('node:net').createServer().listen({ port: 0, host: '127
 })`;
 
 /**
- * An address that neither accepts nor refuses connections, like a machine that is gone. It belongs to a stopped process
- * whose backlog is full, so the kernel drops every further SYN.
+ * The URL of an address that neither accepts nor refuses connections, like a machine that is switched off. It belongs
+ * to a stopped process whose backlog is full, so the kernel drops every further SYN.
  */
 export async function unreachableServer(): Promise<string> {
   const { child, out } = startProcess(process.execPath, ['-e', PROGRAM], {});

@@ -10,7 +10,7 @@ interface Pet extends NewPet {
   readonly id: number;
 }
 
-/** A generated client, with each call as its generator writes it. */
+/** A generated client. Each call is written as its generator requires. */
 export interface Store {
   create(pet: NewPet): Promise<Pet | undefined>;
   get(id: number): Promise<Pet | undefined>;

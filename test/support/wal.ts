@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 
-/** SQLite's write-ahead log (sqlite.org/fileformat.html): a header, and frames of a page each. */
+/** SQLite's write-ahead log (sqlite.org/fileformat.html): a header, then frames with one page each. */
 
 const HEADER_BYTES = 32;
 const FRAME_BYTES = 24 + 4_096;

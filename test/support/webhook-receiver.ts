@@ -7,7 +7,7 @@ export const WEBHOOK_SECRET = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
 export interface Delivery {
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
-  /** The parsed body. */
+  /** The parsed body of the webhook. */
   readonly event: { type: string; timestamp: string; data: Record<string, unknown> };
 }
 

@@ -10,7 +10,7 @@ import { startService } from './process.ts';
 import { emptyDatabase } from './redis-database.ts';
 import { ADMIN_TOKEN, temporaryFolder } from './stack.ts';
 
-/** A gateway in several processes, started as a person or a container would start it. */
+/** A gateway in several processes, started as a user or a container would start it. */
 export type Workers = Awaited<ReturnType<typeof launchWorkers>>;
 
 export const BOUNDLESS = { plan: 'enterprise', minute: 1_000_000_000, day: 1_000_000_000 };
@@ -37,7 +37,7 @@ export async function startWorkers(environment: NodeJS.ProcessEnv = {}): Promise
   return workers;
 }
 
-/** Starts workers for a test or for a whole test file, without waiting until all of them serve. */
+/** Starts a gateway for a test or for a whole test file, without waiting until all workers serve requests. */
 export async function launchWorkers(environment: NodeJS.ProcessEnv = {}) {
   const started = await startService('gateway/main.ts', await workersEnvironment(environment));
   const { gateway = '', admin: adminUrl = '' } = started.addresses;
@@ -59,7 +59,7 @@ export async function launchWorkers(environment: NodeJS.ProcessEnv = {}) {
     /** The log lines with this message so far. */
     logged,
     admin: (path: string): Promise<Answer> => send(adminUrl + path, { key: ADMIN_TOKEN }),
-    /** Changes something through the admin API. */
+    /** Makes a change through the admin API. */
     change: (method: string, path: string, body?: unknown): Promise<Answer> =>
       body === undefined
         ? send(adminUrl + path, { method, key: ADMIN_TOKEN })
@@ -85,20 +85,20 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Waits until this many workers serve. */
+/** Waits until this many workers serve requests. */
 export const untilServing = (workers: Workers, count: number): Promise<void> =>
   eventually(async () => (await workers.admin('/metrics')).text).toMatch(
     new RegExp(`^gateway_workers_serving ${count}$`, 'm'),
   );
 
-/** Polls for long enough for processes and their logs on a busy machine. */
+/** Polls for long enough, even for processes and their logs on a busy machine. */
 export const eventually = <T>(read: () => T) => expect.poll(read, { timeout: 30_000, interval: 20 });
 
-/** Lists pets. @param agent to reuse its connections */
+/** Lists pets. @param agent an agent whose connections are reused */
 export const list = (workers: Workers, key: string, agent?: Agent): Promise<Answer> =>
   send(`${workers.gateway}/v1/pets`, { key, ...(agent && { agent }) });
 
-/** Ends or renews the first worker. @returns once another one serves in its place */
+/** Makes the first worker end with `end`, and waits until another one has replaced it. */
 export async function replaced(workers: Workers, end: (pid: number) => unknown): Promise<void> {
   await eventually(() => workers.pids().length).toBeGreaterThan(0);
   const [before = 0] = workers.pids();
@@ -112,7 +112,7 @@ export function suspend(pid: number): void {
   cleanUp(() => isAlive(pid) && process.kill(pid, 'SIGKILL'));
 }
 
-/** Starts workers and sends a request whose answer waits until it is released. */
+/** Starts a gateway with workers and sends a request. The core answers once the test releases the answer. */
 export async function withRequestInFlight(environment: NodeJS.ProcessEnv = {}, start = startWorkers) {
   const core = await waitingCore();
   const workers = await start({ CORE_URL: core.url, ...environment });

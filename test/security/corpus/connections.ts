@@ -72,9 +72,9 @@ const upgrades: Case[] = UPGRADES.flatMap(([name, headers]): Case[] => [
 ]);
 
 const others: Case[] = [
-  one('the preface of HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00'),
-  one('the greeting of SMTP', 'EHLO a\r\n'),
-  one('a command of Redis', '*1\r\n$4\r\nPING\r\n'),
+  one('the HTTP/2 preface', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00'),
+  one('an SMTP greeting', 'EHLO a\r\n'),
+  one('a Redis command', '*1\r\n$4\r\nPING\r\n'),
   one('a PROXY line in front', `PROXY TCP4 6.6.6.6 7.7.7.7 1 2\r\n${GOOD}`),
   one('nothing but NUL', '\0'.repeat(4_096)),
   one('nothing but line breaks', '\r\n'.repeat(20_000)),

@@ -1,7 +1,7 @@
 import { type Case, CHUNKED, chunk, HIDDEN, head, LAST_CHUNK, length, one, withBody } from './parts.ts';
 
 /**
- * All ways to state where a body ends, alone and in conflict, with a hidden request where two parsers would disagree.
+ * All ways to state where a body ends, alone and in conflict. Where two parsers would disagree, a request is hidden.
  */
 
 type Named<T> = readonly [name: string, value: T];
@@ -52,8 +52,8 @@ const CODINGS: readonly Named<readonly string[]>[] = [
 ];
 
 /**
- * The hidden request is part of the body for parsers that use the length and follows it for those that use chunks, or
- * the other way round.
+ * Parsers that use the length see the hidden request as part of the body, and those that use chunks see it after the
+ * body, or the other way round.
  */
 const BODIES: readonly Named<{ readonly text: string; readonly length: number }>[] = [
   ['hidden from lengths', { text: LAST_CHUNK + HIDDEN, length: LAST_CHUNK.length + HIDDEN.length }],

@@ -33,8 +33,8 @@ const requestLines: Case[] = (
     ['TRACE', 'TRACE /v1/pets HTTP/1.1'],
     ['QUERY', 'QUERY /v1/pets HTTP/1.1'],
     ['CONNECT', 'CONNECT core:7001 HTTP/1.1'],
-    ['the preface of HTTP/2', 'PRI * HTTP/2.0'],
-    ['the hello of TLS', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
+    ['the HTTP/2 preface', 'PRI * HTTP/2.0'],
+    ['a TLS ClientHello', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
   ] as const
 ).map(([name, text]) => one(`a request line with ${name}`, line(text)));
 
@@ -138,7 +138,7 @@ const syntax: Case[] = (
     ['a name of 20 kB', `${'X'.repeat(20_000)}: a`],
     ['__proto__', '__proto__: a'],
     ['constructor', 'constructor: a'],
-    ['the frame of HTTP/2', 'X: a\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00'],
+    ['an HTTP/2 frame', 'X: a\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00'],
   ] as const
 ).map(([name, header]) => one(`a header with ${name}`, head([header])));
 

@@ -2,7 +2,7 @@
 
 export interface Case {
   readonly name: string;
-  /** Sent with a short pause between them. */
+  /** The writes are sent with short pauses between them. */
   readonly writes: readonly string[];
   /** Closes the connection directly after the last write, without waiting for an answer. */
   readonly cut?: true;
@@ -17,7 +17,7 @@ const TYPE = 'Content-Type: application/json';
 export const CHUNKED = 'Transfer-Encoding: chunked';
 export const LAST_CHUNK = '0\r\n\r\n';
 
-/** A head with a valid key, which ends with these headers. */
+/** A head with a valid key that ends with these headers. */
 export const head = (headers: readonly string[], line = LINE): string =>
   `${[line, HOST, ...CREDENTIALS, TYPE, ...headers].join('\r\n')}\r\n\r\n`;
 

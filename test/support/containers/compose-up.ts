@@ -10,8 +10,8 @@ import { ENGINE_FOLDER } from './engine.ts';
 import { servicesOf, withoutDigest } from './stand-ins.ts';
 
 /**
- * Runs deploy/compose.yaml with Compose 2 on the tests' engine, from a copy of the folder without a developer's own
- * files.
+ * Runs deploy/compose.yaml with Compose 2 on the tests' engine. Uses a copy of the folder without the developer's
+ * private files.
  */
 
 const execute = promisify(execFile);
@@ -21,7 +21,7 @@ const PRIVATE = ['.env', 'chat-url'];
 
 export type ComposeProject = Awaited<ReturnType<typeof composeProject>>;
 
-/** @param publishOn the address that serves clients */
+/** @param publishOn the address at which clients reach the service */
 export async function composeProject(socket: string, docker: Docker, publishOn: string) {
   const program = await composeProgram(docker);
   const folder = join(await temporaryFolder(), 'deploy');
@@ -40,9 +40,9 @@ export async function composeProject(socket: string, docker: Docker, publishOn: 
     },
     /** The name of a service's container. */
     nameOf: (service: string) => `animal-store-${service}-1`,
-    /** The operators' token for its gateways. */
+    /** The operators' token for the gateways of the project. */
     adminToken: secrets.ADMIN_TOKEN ?? '',
-    /** Sets the webhook to which its Alertmanager sends alerts. */
+    /** Sets the webhook to which the Alertmanager of the project sends alerts. */
     sendAlertsTo: (url: string) => writeFileSync(join(folder, 'alertmanager/chat-url'), url),
   };
 }

@@ -12,7 +12,7 @@ const execute = promisify(execFile);
  */
 export type Docker = (args: readonly string[], timeoutMs?: number) => Promise<string>;
 
-/** @param socket of the engine */
+/** @param socket the path of the engine's socket */
 export function dockerOn(socket: string): Docker {
   const env = environmentOf(socket);
   return async (args, timeoutMs = MINUTE_MS) => {
@@ -21,7 +21,7 @@ export function dockerOn(socket: string): Docker {
   };
 }
 
-/** The variables with which docker and docker-compose use an engine. BuildKit is a plugin that Debian 12 lacks. */
+/** The variables that make docker and docker-compose use an engine. Debian 12 lacks the plugin BuildKit. */
 export const environmentOf = (socket: string): NodeJS.ProcessEnv => ({
   ...process.env,
   DOCKER_HOST: `unix://${socket}`,

