@@ -22,7 +22,7 @@ export interface OperatorsStores {
 /** The connection for decisions. Times are Unix times in ms. */
 export interface RedisState {
   readonly isConnected: boolean;
-  /** When it was last connected or lost. */
+  /** When the connection was last made or lost. */
   readonly since: number;
   /** The last call for decisions, whether or not it failed. */
   readonly lastCall: { readonly at: number; readonly ms: number } | undefined;
@@ -48,7 +48,7 @@ export interface Backend {
   /** The share of its memory that each node of Redis uses, 0 to 1. Nodes that do not answer are left out. */
   memoryUsed(): Promise<[node: string, share: number][]>;
   /**
-   * The other gateways on the same store, once `operatorsStorage` was opened; undefined if there can be none.
+   * The other gateways on the same store, after `operatorsStorage` was called; undefined if there can be none.
    * @param answer answers the question of another gateway
    */
   peers?(answer: (content: unknown) => Promise<unknown>): Peers;

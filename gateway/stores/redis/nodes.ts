@@ -86,7 +86,7 @@ function checkServer(about: string, { redis_version: version = '', role }: Field
   return good(about, found);
 }
 
-/** If a key is evicted, an API key is lost for good, or gets a fresh allowance. */
+/** If Redis evicts a record, an API key is lost for good or starts over with full buckets. */
 function checkMemory(
   name: string,
   { maxmemory = '0', maxmemory_policy: policy = '', used_memory: used }: Fields,
