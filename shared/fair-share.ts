@@ -94,8 +94,8 @@ export interface Waiter {
 }
 
 /**
- * A fixed number of places, shared fairly: a client may hold as many as are free, so that some are always left for
- * another one (dynamic thresholds). Waiting clients take turns.
+ * A fixed number of places, shared fairly: a client may hold as many places as are free, so that some are always left
+ * for other clients (dynamic thresholds). Waiting clients take turns.
  */
 export class FairShare {
   readonly #places: number;

@@ -77,7 +77,7 @@ export function embeddedBackend({ storage, limiterOf }: Embedded, plans: PlansIn
     counted: () => [],
     memoryUsed: async () => [],
     check: async () => [
-      good('limits', 'are embedded in this gateway; with REDIS_URL gateways share them'),
+      good('limits', 'are embedded in this gateway; with REDIS_URL, gateways share them'),
       checkFault(storage.fault?.(), storage.isCopy ?? false),
     ],
     close: async () => await limiter?.stop(),
@@ -93,7 +93,7 @@ function checkFault(why: string | undefined, isCopy: boolean): CheckResult {
 }
 
 const refuse = async () => {
-  throw new StoreUnavailable('This process decides nothing.');
+  throw new StoreUnavailable('This process makes no decisions.');
 };
 
 const NOBODY_DECIDES: Limiter = { decide: refuse, peek: refuse };
