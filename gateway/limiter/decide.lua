@@ -261,7 +261,7 @@ end
 
 local verdicts = {}
 
--- The last good value of a field whose present value is bad (key-hash.ts).
+-- The last good value of a field whose current value is bad (key-hash.ts).
 -- @return false if no gateway has written the key; nil if the field had no value
 local function kept_value(key, field)
   local kept = call('HMGET', key, 'ok_secrets', 'ok_' .. field)

@@ -5,7 +5,7 @@ import { LINE_MINUTES } from './refusals.ts';
 
 /**
  * A lower bound on the number of requests that other limits would have refused. Counts per minute do not show when in
- * the minute requests arrived, so this assumes the best case: full buckets at the beginning, and requests that arrive
+ * the minute requests arrived, so this assumes the best case. Buckets are full at the beginning, and requests arrive
  * whenever there is a token. Bans would refuse even more.
  */
 

@@ -27,7 +27,7 @@ interface OutageOptions {
 
 /**
  * A limiter that survives an outage of Redis. A slow Redis is not away: a decision waits for its answer up to the
- * deadline. Redis is away once its connection is lost, it answers with an error, or a call misses the deadline.
+ * deadline. Redis is away once its connection is lost, it replies with an error, or a call misses the deadline.
  * Verified keys are then decided locally, and all others are refused with Retry-After, until Redis answers a probe in
  * time.
  */
@@ -292,9 +292,9 @@ interface Deadline {
 const RUNNING = new Map<number, Deadline[]>();
 
 /**
- * Calls `onMissed` every `ms` milliseconds, give or take a twentieth, and `onPart` five times as often. A stall or a
- * lack of CPU time in this process does not make it miss a deadline: it counts only the parts in which the event loop
- * turned, and reads every socket once more before it calls `onMissed`.
+ * Calls `onMissed` every `ms` milliseconds, give or take a twentieth, and `onPart` five times as often. No deadline is
+ * missed because this process stalls or lacks CPU time: only the parts in which the event loop turned count. Before
+ * `onMissed` is called, every socket is read once more.
  * @returns a function that stops the deadline
  */
 export function startDeadline(ms: number, onMissed: () => void, onPart = () => {}): () => void {

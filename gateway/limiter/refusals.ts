@@ -21,7 +21,7 @@ export interface Refusals {
   readonly strikesUntil: number;
   /**
    * When there was first no room for a strike; 0 for never. It is cleared with the last strike. While it is in the
-   * future, no refusal bans the key: until then, clients may return at times that they got under a limit of more than
+   * future, no refusal bans the key. Until then, clients may return at times that they got under a limit of more than
    * twice this one, or from a gateway without Redis.
    */
   readonly fullAt: number;
@@ -42,7 +42,7 @@ export interface Patience {
 const FORGOTTEN = 8;
 const HELD = 5;
 /**
- * If a limit is lowered by a factor of up to nine, clients that wait collect no strikes: a ninth of their requests is
+ * If a limit is lowered by a factor of up to nine, clients that wait collect no strikes. A ninth of their requests is
  * admitted, and the strikes of the others are forgotten as fast as they are added. This factor is smaller, because a
  * limit can be lowered again while clients wait.
  */

@@ -67,8 +67,8 @@ export interface Part {
 
 /**
  * Which changes work on a full disk: those that take something away from a client. Bans, and rotations with a grace
- * period, work until half of the reserved space is left: there can be any number of them, and they must not keep a key
- * from being revoked.
+ * period, work until half of the reserved space is left. Their number has no limit, and they must not keep a key from
+ * being revoked.
  */
 export type Urgency = 'ban' | 'revocation';
 

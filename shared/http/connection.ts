@@ -340,7 +340,7 @@ function readIntoOneBuffer(socket: ParsedSocket, take: (bytes: Buffer) => void):
 }
 
 /**
- * Removes one element from a list. For elements that change with each request, a list needs less memory than a Set: V8
+ * Removes one element from a list. For elements that change with each request, a list needs less memory than a Set. V8
  * replaces a Set's tables as its members change, and each old table keeps the next one and its contents alive. Once one
  * table is in old space, all later ones follow, until a full collection of old space.
  */

@@ -18,8 +18,8 @@ const kept: object[] = [];
 
 /**
  * Keeps one object of `process.nextTick` alive. Its literal has computed names, and V8 references the hidden classes
- * behind them only weakly. If a full garbage collection finds no such object, as in an idle process, V8 loses them, and
- * from then on every call takes a slow path: over 1 µs in place of 0.2. A request makes several such calls.
+ * behind them only weakly. If a full garbage collection finds no such object, as in an idle process, V8 loses them.
+ * From then on, every call takes a slow path: over 1 µs in place of 0.2. A request makes several such calls.
  */
 export function keepTickClass(): void {
   process.nextTick(() => kept.push(executionAsyncResource()));

@@ -17,8 +17,8 @@ const LOG_PAGES = 200;
 const MOST_IN_NEED = 25;
 
 /**
- * Room within the files of the database, which nothing else on the disk can use: free pages of this many bytes, and a
- * log file of four times this length. If too few pages are free, more are made.
+ * Room within the database's own files, which nothing else on the disk can use. It consists of free pages of this many
+ * bytes, and a log file of four times this length. If too few pages are free, more are made.
  */
 const ROOM_BYTES = 458_752;
 const LEAST_FREE_PAGES = 64;
