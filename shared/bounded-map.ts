@@ -3,8 +3,8 @@ import { LRUCache } from 'lru-cache';
 export type BoundedMap<Key extends {}, Value extends {}> = LRUCache<Key, Value>;
 
 /**
- * A map of at most this many entries, which evicts the least recently used one. Each entry has the size 1: given `max`
- * instead of `maxSize`, the library would allocate every place at once, which costs a gateway 5 MB and 30 ms at start.
+ * A map of at most this many entries, which evicts the least recently used one. Each entry has the size 1. With `max`
+ * in place of `maxSize`, the library would allocate every place at once, at a cost of 5 MB and 30 ms per gateway.
  */
 export const boundedMap = <Key extends {}, Value extends {}>(
   entries: number,

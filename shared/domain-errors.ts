@@ -4,12 +4,12 @@
  */
 
 export class Unavailable extends Error {
-  /** What the caller may learn about the fault; undefined for the usual message. */
+  /** The public message about the fault; undefined for the default one. */
   readonly shown: string | undefined;
 
   /**
    * @param reason the original fault: a text or the thrown value
-   * @param shown the public message, in place of the usual one
+   * @param shown the public message, in place of the default one
    */
   constructor(reason: unknown, shown?: string) {
     super(reason instanceof Error ? reason.message : String(reason), reason instanceof Error ? { cause: reason } : {});

@@ -23,8 +23,8 @@ export class KeyedCount {
 }
 
 /**
- * The largest part of a shared total that one holder may have: as much as is still free (dynamic thresholds, Choudhury
- * and Hahne 1998; half for a single holder), or an equal part if that is more.
+ * The largest part of a shared total that one holder may have: as much as is still free, or an equal part if that is
+ * more (dynamic thresholds, Choudhury and Hahne 1998). A single holder thus gets half.
  * @param holders the number of holders with some part of the total
  */
 export const fairPart = (total: number, taken: number, holders: number): number =>
@@ -69,7 +69,7 @@ export class FairQueue<T> {
   }
 
   /**
-   * Takes out the oldest entry of the client whose turn it is. That client goes to the end of the line.
+   * Removes the oldest entry of the client whose turn it is. That client moves to the end of the line.
    * @param mayHaveTurn returns false for clients to skip
    */
   take(mayHaveTurn: (client: string) => boolean = () => true): T | undefined {
@@ -94,8 +94,8 @@ export interface Waiter {
 }
 
 /**
- * A fixed number of places, shared fairly: a client may hold as many as are free, so that some are always left for
- * another one (dynamic thresholds). Waiting clients take turns.
+ * A fixed number of places, shared fairly: a client may hold as many places as are free, so that some are always left
+ * for other clients (dynamic thresholds). Waiting clients take turns.
  */
 export class FairShare {
   readonly #places: number;

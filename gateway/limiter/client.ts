@@ -5,7 +5,7 @@ import type { Refusals } from './refusals.ts';
 
 /**
  * The last decision of the store. `at` is the time at which it arrived on this machine, by the monotonic clock in
- * microseconds. The order of events follows from such times alone: the clock of the store may be set back.
+ * microseconds. Only such times determine the order of events, because the clock of the store may be set back.
  */
 export interface StoreReply {
   readonly decision: Decision;
@@ -37,7 +37,7 @@ export class Client {
   facts: { readonly facts: KeyFacts; readonly askedAt: number } | undefined;
   /** Requests of the key that take up capacity in the gateway (overload.ts). */
   inFlight = 0;
-  /** Until when reads of the client are expected to be slow, and answers to be large (upstream/call.ts). */
+  /** Until when reads of the client are expected to be slow, and responses to be large (upstream/call.ts). */
   slowUntil = 0;
   largeUntil = 0;
   largePath = '';
@@ -68,8 +68,8 @@ export interface Debt {
   /** How many of the admitted requests, counted from the first, take no token because the key has been reset since. */
   spared: number;
   /**
-   * How many tokens to take from the store's minute bucket if it has overflowed meanwhile: fewer than were taken here,
-   * once the bucket would have been full again.
+   * How many tokens to take from the store's minute bucket if it has overflowed meanwhile: at most as many as are
+   * missing from the local bucket.
    */
   due: number;
   /** The time of the levels from which the first token was taken, by the store's clock; 0 for none. */
@@ -83,7 +83,7 @@ export interface Debt {
 
 export const noDebt = (): Debt => ({ admitted: 0, spared: 0, due: 0, asOf: 0, shadowed: 0, refused: 0, retryAt: 0 });
 
-/** Adds a local decision. @param asOf the time of the levels from which it was taken, by the store's clock */
+/** Adds a local decision. @param asOf the time of the levels that it is based on, by the store's clock */
 export function owe(debt: Debt, { outcome, isShadowed, retryAt }: Decision, asOf: number): void {
   const kind = outcome === 'refused' ? outcome : isShadowed ? 'shadowed' : 'admitted';
   debt[kind] += 1;
@@ -102,8 +102,8 @@ export function spare(debt: Debt): void {
 }
 
 /**
- * Subtracts what was charged, which is the oldest part.
- * @returns whether nothing is left
+ * Subtracts the part of a debt that was charged, which is the oldest.
+ * @returns whether the debt is settled
  */
 export function settled(debt: Debt, charged: Debt): boolean {
   for (const kind of ['admitted', 'shadowed', 'refused'] as const) debt[kind] -= charged[kind];
@@ -114,19 +114,19 @@ export function settled(debt: Debt, charged: Debt): boolean {
   return debt.admitted + debt.shadowed + debt.refused === 0;
 }
 
-/** Reduces `due` by what the minute bucket would have refilled beyond its capacity. @param now by the store's clock */
+/** Reduces `due` to the tokens that are missing from the local minute bucket. @param now by the store's clock */
 export function refillDue(debt: Debt, { minute, asOf }: KeyState, limit: number, now: number): void {
   const capacity = Math.min(minute.limit ?? limit, limit);
   const { tokens } = refill(minute, capacity, MINUTE, Math.max(0, now - (asOf ?? now)));
   debt.due = Math.min(debt.due, capacity - tokens);
 }
 
-/** A state minus the tokens owed. The minute bucket can go down to minus its limit, the day bucket to zero. */
+/** The state minus the tokens owed. The minute bucket can go down to minus its limit, the day bucket to zero. */
 export function debited(state: KeyState, debt: Debt): KeyState {
   return { ...state, minute: lowered(state.minute, debt.due, -1), day: lowered(state.day, owedBy(debt), 0) };
 }
 
-/** Lowers a level, but not below the floor (in capacities). A level below the floor stays as it is. */
+/** Lowers a level, down to the floor (0 or minus the limit) at most. A level below the floor does not change. */
 function lowered(level: StoredLevel, owed: number, floor: -1 | 0): StoredLevel {
   const least = floor * (level.limit ?? 0);
   if (level.tokens - owed >= least) return { ...level, tokens: level.tokens - owed };

@@ -42,9 +42,9 @@ export interface LocalDecisions {
 }
 
 /**
- * The keys in use, one record each: the store's last decision, and what was decided here since then. During an outage
- * of the store, this class decides by the same rules, from the last levels and the running bans. After an operator
- * changes a key, it does not decide on that key until the store has answered again.
+ * The keys in use, one record each: the store's last decision, and the local decisions since then. During an outage of
+ * the store, this class decides by the same rules, from the last known levels and bans. After an operator changes a
+ * key, it makes no decision on that key until the store has made another one.
  */
 export class Clients implements LocalDecisions {
   readonly #clients = boundedMap<string, Client>(MAX_CLIENTS, (client) => {
@@ -81,8 +81,8 @@ export class Clients implements LocalDecisions {
   }
 
   /**
-   * The verdict on a client with a remembered ban, which saves a call to the store. Bans are remembered by secret: a
-   * wrong secret must not reveal that the key is banned, nor must the right secret from the wrong network.
+   * The verdict on a client with a remembered ban, which saves a call to the store. Bans are remembered by secret.
+   * Neither a wrong secret nor the right secret from the wrong network may reveal that the key is banned.
    */
   bannedVerdict(client: Client, { digest, use }: Credential): Decision | undefined {
     if (client.lastReply?.decision.outcome !== 'banned') return undefined;
@@ -124,7 +124,7 @@ export class Clients implements LocalDecisions {
     // The secret is still valid in its own network.
     if (reason !== 'elsewhere') client?.secrets.delete(digest);
     if (!isOfKey || client === undefined) return;
-    // The key may have been revoked by hand, which is not announced.
+    // The key may have been revoked by hand, which no gateway announces.
     client.secrets.clear();
     client.changedAt = this.#monotonic();
   }
@@ -196,14 +196,14 @@ export class Clients implements LocalDecisions {
   }
 
   /**
-   * Subtracts what was charged from the debt of a client.
+   * Subtracts a charge from the debt of a client.
    * @param decision the levels after the charge; undefined if they are unknown
    */
   settle(client: Client, charged: Debt, decision: Decision | undefined): void {
     if (settled(client.debt, charged)) this.#debtors.delete(client.id);
     if (decision === undefined) return;
     const { lastReply } = client;
-    // A reply to a request may have overtaken the charge's; its levels already include the charge.
+    // The reply to a request may have arrived before the reply to the charge. Its levels already include the charge.
     const hasNewer = lastReply !== undefined && lastReply.decision.now > decision.now;
     this.#noteReply(client, hasNewer ? lastReply : { decision, at: this.#monotonic() });
   }
@@ -224,8 +224,8 @@ export class Clients implements LocalDecisions {
   }
 
   /**
-   * The same for all keys, in pages, the most recently used key first. A key that is used meanwhile may appear twice or
-   * not at all.
+   * What this process knows about all keys, page by page, the most recently used key first. A key that is used in the
+   * meantime may appear twice or not at all.
    */
   *pages(): Generator<KnownPage> {
     let page: [string, KnownKey][] = [];
@@ -313,7 +313,7 @@ export class Clients implements LocalDecisions {
   /** Reads the record without marking it as used. */
   #peek = (id: string): Client | undefined => this.#clients.peek(id) ?? this.#debtors.get(id);
 
-  /** Whether a change may be later than an answer to a query sent at `askedAt`. */
+  /** Whether an answer to a query sent at `askedAt` may be older than a change. */
   #isOutdated = (client: Client | undefined, askedAt: number): boolean =>
     this.#doubtedAt >= askedAt || (client?.changedAt ?? this.#othersChangedAt) >= askedAt;
 
@@ -349,7 +349,7 @@ interface LocalFacts {
 const isNewer = ({ at }: StoreReply, than: StoreReply | undefined): boolean => than === undefined || than.at < at;
 
 const EXPIRED: Unauthorized = { outcome: 'unauthorized', reason: 'expired', mode: 'local' };
-/** More strikes than any key reaches. */
+/** No key reaches so many strikes. */
 const NO_BANS: Plan = { ban_after: MAX_LIMIT, ban_grace_seconds: MAX_LIMIT, ban_seconds: 1 };
 const UNBOUND: Bounds = { scope: SCOPES, networks: [] };
 

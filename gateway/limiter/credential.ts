@@ -26,7 +26,7 @@ export interface Credential {
   readonly id: string;
   /** SHA-256 of the secret, in base64url. Only this form is stored or compared. */
   readonly digest: string;
-  /** Id and digest together identify the presenter. Either of them alone does not. */
+  /** Id and digest together identify the presenter. Neither does so alone. */
   readonly cacheKey: string;
   readonly use: Use;
 }
@@ -46,7 +46,7 @@ export function parseApiKey(text: string, use = NO_USE): Credential | undefined 
   return credentialOf(text.slice('as_'.length, SECRET_START - 1), digestOf(text.slice(SECRET_START, CHECK_START)), use);
 }
 
-/** The text for a log, with every key shortened to its public part. A text with an encoded key ends after that part. */
+/** Shortens every key in a text for a log to its public part. If a key is encoded, the text ends after that part. */
 export const redactApiKeys = (text: string): string =>
   text.includes('as_') || text.includes('%') ? redact(text, API_KEY_IN_TEXT, DECODED_API_KEY) : text;
 
@@ -94,7 +94,7 @@ function decode(text: string): string {
 
 /**
  * Creates an API key: the full key, shown once to its owner, and the credential to store.
- * @param id an existing key that gets a new secret; a new key gets a new id
+ * @param id the id of an existing key that gets a new secret. By default, a new id
  */
 export function createApiKey(id = randomText(ID_LENGTH)): { apiKey: string; credential: Credential } {
   const secret = randomText(SECRET_LENGTH);
@@ -110,8 +110,8 @@ const SECRET_ID_LENGTH = 8;
 export const createSecretId = (): string => randomText(SECRET_ID_LENGTH);
 
 /**
- * Base64url rather than hex: with a name before it, the digest stays within 64 bytes, and Redis keeps a hash of such
- * fields in half the memory.
+ * Base64url rather than hex: with its prefix, the digest has at most 64 bytes, so Redis needs half the memory for a
+ * hash of such fields.
  */
 const digestOf = (secret: string): string => hash('sha256', secret, 'base64url');
 
@@ -136,7 +136,7 @@ export const MAX_SECRETS = 20;
 export const SCOPES = ['read', 'write'] as const;
 export type Scope = (typeof SCOPES)[number];
 
-/** What a secret is bound to: the scopes of its operations, and the networks that its requests come from. */
+/** What a secret is bound to: scopes, and the networks from which its requests may come. */
 export interface Bounds {
   readonly scope: readonly Scope[];
   /** In the format of networks.ts. If empty, any network is allowed. */
@@ -172,7 +172,7 @@ export interface Use {
   readonly address: string;
 }
 
-/** A use without scope and address. It matches only secrets that are not bound to a network. */
+/** A use without a scope and an address. It is allowed only for secrets that are not bound to a network. */
 const NO_USE: Use = { scope: undefined, address: '' };
 
 export function isFromAllowedNetwork({ networks }: Bounds, { address }: Use): boolean {

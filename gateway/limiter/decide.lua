@@ -4,19 +4,23 @@
 --
 -- KEYS[i]           hash of the presented API key
 -- ARGV[1]           Unix time in microseconds, or '' for the server's clock
--- ARGV[2]           plan table; each plan is one line after a line feed: name minute=60 day=1000 …
---                   Fields that the plan lacks are left out.
+-- ARGV[2]           plan table: for each plan, a line feed and one line, such as: name minute=60 day=1000 …
+--                   The line omits fields that the plan does not have.
 -- ARGV[1 + 2 * i]   SHA-256 of the presented secret, in base64url
--- ARGV[2 + 2 * i]   number of requests. 0 peeks: one verdict, nothing is taken or written.
+-- ARGV[2 + 2 * i]   number of requests. 0 is a peek: it returns one verdict, and takes and writes nothing.
 --                   For a secret bound to a scope or to networks: 'count scope address', with the required scope
 --                   or '-', and the address in the format of networks.ts or '-'.
 --                   'charge admitted shadowed refused retry_at as_of spared due' charges the key for requests that were
---                   decided without Redis, whatever the secret. Only admitted requests take a token. The minute bucket can
---                   go down to minus its limit, the day bucket to zero. No refusal bans before `retry_at`,
---                   the latest moment in microseconds at which a refused request may return, or 0. `as_of` is the time
---                   in microseconds of the levels from which the first token was taken: after a reset since then, no
---                   token is taken. `spared` requests were admitted before a reset that their gateway knows of, and
---                   take no token. `due` is subtracted from a full minute bucket (client.ts).
+--                   decided without Redis. The secret is not checked. Only admitted requests take a token. The minute
+--                   bucket can go down to minus its limit, the day bucket to zero.
+--                   `retry_at` is the latest time in microseconds at which a refused request may be retried, or 0.
+--                   No refusal bans the key before that time.
+--                   `as_of` is the time in microseconds of the levels from which the first token was taken. If the key
+--                   was reset after that time, no token is taken.
+--                   `spared` is the number of requests admitted before a reset of which their gateway knew. They take
+--                   no token.
+--                   `due` is taken from the minute bucket instead of `admitted` if that bucket has overflowed
+--                   (client.ts).
 --
 -- reply             one verdict for each request, in the order of the keys. Each is one string of words separated by
 --                   spaces, which is cheaper for both sides than a list.
@@ -27,14 +31,14 @@
 --   admitted | shadowed | refused | banned | forbidden, plan, now and the levels as in the field `left`,
 --     banned_until in microseconds, retry_at in microseconds (0 when admitted),
 --     expiry of the credential in microseconds (0 = none), bounds of the secret ('scope;networks', or '-'),
---     letters for the key's own settings: m and d for its limits, b for a running ban by an operator, or '-',
---     names of override fields that hold no limit
+--     letters for the key's own settings: m and d for its limits, b for an operator's current ban; '-' for none,
+--     names of fields with an unusable value
 --
 -- The hash holds times as decimal Unix seconds and levels as decimal tokens, so that people can read them. The script
--- uses integers: microseconds, whole tokens, and a fraction counted in 1/window of a token. Nothing is rounded
--- (see bucket.ts). Replies are strings, because Redis truncates Lua's floats. All checks precede the first write:
--- Redis does not roll back. The first line (Redis 7) makes Redis check first: if it would refuse a write (out of
--- memory, too few replicas, or a read-only replica), the script does not start.
+-- uses integers: microseconds, whole tokens, and fractions in units of 1/window of a token. Nothing is rounded
+-- (see bucket.ts). Replies are strings, because Redis truncates Lua's floats. All checks precede the first write,
+-- because Redis does not roll back. With the first line (Redis 7), Redis does not start the script if it would refuse
+-- a write: when out of memory, with too few replicas, or on a read-only replica.
 
 local SECOND, MINUTE, DAY = 1000000, 60000000, 86400000000
 local LONGEST_BAN, SERIES, MAX_DOUBLINGS = DAY, DAY, 17
@@ -42,7 +46,7 @@ local HELD, FORGOTTEN, LINE_MINUTES, LONGEST_LINE, LOWERED = 5, 8, 15, 60 * MINU
 local MINUTES_KEPT, DAYS_KEPT, LONGEST_MARKS = 61, 36, 4096
 -- Room for twenty secrets, each with its last use.
 local LONGEST_USED = 400
--- Follows the eight-character id of a secret that has no expiry, both scopes and no networks.
+-- The text after the eight-character id of a secret that has no expiry, both scopes and no networks.
 local USUAL_SECRET, USUAL_PLACE = ' - read,write - ', 9
 local ANY_SECRET = '--------' .. USUAL_SECRET
 local MAX_LIMIT, HALF, LATEST = 1000000000, 32768, 10000000000
@@ -86,8 +90,8 @@ local function add(changes, field, value)
 end
 
 -- Usage (key-record.ts): adds a mark with the totals before the first decision of a minute or a day, and drops old
--- marks. A damaged list is discarded. The first mark is written together with the second: until then, all requests
--- belong to the minute of the last decision.
+-- marks. A damaged list is discarded. The first mark is written together with the second. Until then, it is not needed,
+-- because all requests belong to the minute of the last decision.
 local function with_mark(marks, first, at, totals, kept)
   local from = 1
   if not marks then marks = format('%d:0:0', first) end
@@ -99,8 +103,8 @@ local function with_mark(marks, first, at, totals, kept)
   return format('%s%d:%s', mark and sub(marks, from) .. ' ' or '', at, totals)
 end
 
--- The marks are long and seldom needed, so they have a key of their own on the same slot. While the slot migrates, that
--- key may be on the other node, and the use then counts for the previous minute.
+-- The marks are long and seldom needed, so they have their own key in the same slot. While the slot migrates, that key
+-- may be on the other node. The requests then count for the previous minute.
 local function note_use(key, last, now, admitted)
   local minute, day = floor(now / MINUTE), floor(now / DAY)
   local last_minute, last_day = floor((last or now) / MINUTE), floor((last or now) / DAY)
@@ -149,7 +153,7 @@ local function refill(sign, tokens, decimals, limit_then, limit, window, elapsed
   return tokens, fraction
 end
 
--- Reads a time for the refusal rules, which refusals.ts explains. A time that has passed counts as `now`.
+-- Reads a time for the refusal rules (refusals.ts). A time in the past counts as `now`.
 local function time_of(text, now, shift)
   return max((read_time(text) or 0) - shift, now)
 end
@@ -164,7 +168,7 @@ local function in_places(line, now, is_of_day, minute_then, minute_limit, day_th
   return min(line, now + ceil((line - now) / ceil(window / limit_then)) * ceil(window / limit))
 end
 
--- A time that has passed is written as 0.
+-- A time in the past is written as 0.
 local NO_REFUSALS = '0 0 0'
 local function time_or_none(time, past)
   return time > past and write_time(time) or '0'
@@ -179,7 +183,7 @@ local function strike_times(plan, minute_limit)
   return strike, (plan.ban_after or HELD * minute_limit) * strike
 end
 
--- Subtracts what is owed from a level, but not below `least`. A level already below `least` stays as it is.
+-- Subtracts a debt from a level, down to `least` at most. A level that is already below `least` does not change.
 local function debited(tokens, fraction, owed, least)
   if tokens - owed >= least then return tokens - owed, fraction end
   if tokens < least then return tokens, fraction end
@@ -195,7 +199,7 @@ local function ticks_until_token(limit, window, tokens, fraction)
   return floor(high / limit) * HALF + floor(rest / limit) + ceil((rest % limit - fraction) / limit)
 end
 
--- The time at which a refused request may return: one token's time after the last request in line.
+-- The time at which a refused request may be retried: one token's time after the last request in line.
 local function next_place(line_until, now, minute_limit, minute_tokens, minute_fraction, day_limit, day_tokens, day_fraction)
   local minute_wait = ticks_until_token(minute_limit, MINUTE, minute_tokens, minute_fraction)
   local day_wait = ticks_until_token(day_limit, DAY, day_tokens, day_fraction)
@@ -257,7 +261,7 @@ end
 
 local verdicts = {}
 
--- The last good value of a field that holds a bad one (key-hash.ts).
+-- The last good value of a field whose current value is bad (key-hash.ts).
 -- @return false if no gateway has written the key; nil if the field had no value
 local function kept_value(key, field)
   local kept = call('HMGET', key, 'ok_secrets', 'ok_' .. field)
@@ -267,7 +271,7 @@ end
 
 -- Decides `count` requests with the same key and secret. This is one function, because passing the key's data in a
 -- table would make it a third slower.
--- @param charge in place of a count: the seven numbers that the head of this file describes
+-- @param charge the seven numbers of a charge, as described at the top of this file; nil for requests
 local function decide(key, digest, count, wanted, address, charge)
   local fields = pcall('HMGET', key, 'secret:' .. digest, 'used', 'disabled', 'expires_at', 'plan', 'minute', 'day',
     'left', 'refusals', 'banned_until', 'admitted')
@@ -346,7 +350,8 @@ local function decide(key, digest, count, wanted, address, charge)
     refill(minute_sign, minute_left, minute_decimals, minute_then, minute_limit, MINUTE, elapsed)
   local day_tokens, day_fraction = refill(day_sign, day_left, day_decimals, day_then, day_limit, DAY, elapsed)
 
-  -- Bans set by decisions move back with the clock, and a plan in shadow mode ignores them. Bans by operators stay.
+  -- A ban set by a decision moves back with the clock, and a plan in shadow mode ignores it. Neither is true of an
+  -- operator's ban.
   banned_until = read_time(banned_until) or 0
   local is_decided, is_ignored = false, false
   if banned_until > 0 and (shift > 0 or banned_until > now) then
@@ -362,15 +367,16 @@ local function decide(key, digest, count, wanted, address, charge)
   local rest = ends_at == 0 and bounds == '-' and ' 0 - ' .. own .. rejected
     or format(' %d %s %s%s', ends_at, bounds, own, rejected)
 
-  -- Drops the refusals that no longer count. A key has more strikes than its maximum only if a limit was changed. That
-  -- alone must not ban the key, so room is made for the next strike.
+  -- Drops the refusals that no longer count. A key has more strikes than its maximum only if a limit was changed. The
+  -- change alone must not ban the key, so this makes room for the next strike.
   local line, strikes, full_at, strike, most = now, now, 0, nil, nil
   local limit_then = read_limit(minute_then) or minute_limit
   if refusals then
     local line_until, strikes_until, first_full = match(refusals, '^(%S+) (%S+) (%S+)$')
     line, strikes = time_of(line_until, now, shift), time_of(strikes_until, now, shift)
     full_at = max((read_time(first_full) or 0) - shift, 0)
-    -- Retry times given under a much higher limit pass before strikes expire under this limit.
+    -- If the limit was lowered by more than half, clients still return at the times that they got under the old limit.
+    -- No refusal bans the key until those times have passed.
     if line > now and LOWERED * minute_limit < limit_then then full_at = max(full_at, line) end
     line = in_places(line, now, day_tokens < 1, minute_then, minute_limit, day_then, day_limit)
   end
@@ -389,10 +395,10 @@ local function decide(key, digest, count, wanted, address, charge)
     if strikes <= now then full_at = excused end
   end
 
-  -- A request takes from both buckets or from neither. In shadow mode every request is admitted and counted as
-  -- admitted. A refusal is a strike, and takes the next place in line. It bans the key if there is no room for its
-  -- strike, and the first refusal without room was at least the grace period ago. A ban that begins less than a day
-  -- after the last one ended is twice as long.
+  -- A request takes a token from both buckets or from neither. In shadow mode every request is admitted and counted as
+  -- admitted. A refused request takes the next place in line and adds a strike. If there is no room for the strike, and
+  -- the grace period has passed since that first happened, the key is banned. A ban that begins less than a day after
+  -- the last one ended is twice as long.
   local more_admitted, more_refused, more_shadowed, bans, left = 0, 0, 0, nil, nil
   -- The time of a reset moves back with the clock.
   local reset_at = (charge or shift > 0) and read_time(call('HGET', key, 'reset_at'))
@@ -402,8 +408,8 @@ local function decide(key, digest, count, wanted, address, charge)
     if reset_at and charge[5] <= reset_at then owed = 0 end
     -- Each gateway gave out its own retry times, so clients of several gateways return together.
     if charge[4] > now then full_at = max(full_at, min(charge[4], now + LONGEST_LINE)) end
-    -- A bucket that is full, except for one late request, has overflowed. If it is not full, others may have taken the
-    -- tokens that the gateway counted as refilled.
+    -- A full bucket, or one that lacks only the token of one late request, has overflowed. If it is not full, other
+    -- gateways may have taken the tokens that this one counted as refilled.
     local due = minute_tokens < minute_limit - 1 and owed or min(owed, charge[7])
     minute_tokens, minute_fraction = debited(minute_tokens, minute_fraction, due, -minute_limit)
     day_tokens, day_fraction = debited(day_tokens, day_fraction, owed, 0)

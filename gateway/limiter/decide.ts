@@ -31,7 +31,7 @@ export interface Decided {
 
 /**
  * @param plan the plan of the key
- * @param takes false for the verdict on the next request, without taking or counting anything
+ * @param takes false to return the verdict on the next request, but take and count nothing
  */
 export function decide(
   record: KeyRecord,

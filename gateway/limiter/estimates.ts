@@ -4,9 +4,9 @@ import type { Plan } from './plans.ts';
 import { LINE_MINUTES } from './refusals.ts';
 
 /**
- * A lower bound on what other limits would have refused. Counts per minute do not show when in the minute requests
- * arrived, so this assumes the best case: full buckets at the beginning, and requests that arrive whenever there is a
- * token. Bans would refuse even more.
+ * A lower bound on the number of requests that other limits would have refused. Counts per minute do not show when in
+ * the minute requests arrived, so this assumes the best case. Buckets are full at the beginning, and requests arrive
+ * whenever there is a token. Bans would refuse even more.
  */
 
 const MINUTES_A_DAY = 1_440;

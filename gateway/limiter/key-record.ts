@@ -7,7 +7,7 @@ import type { Tags } from './tags.ts';
 
 /**
  * The usage of a key by minute and by day (UTC), derived from the totals that every decision updates anyway. The first
- * decision of a minute stores the totals before it, so other decisions cost only one comparison, and the counts are
+ * decision of a minute stores the totals before it. All other decisions cost only one comparison, and the counts are
  * exact.
  */
 
@@ -16,7 +16,7 @@ export const MINUTES_KEPT = 61;
 /** 35 full days, plus the current one. */
 export const DAYS_KEPT = 36;
 
-/** A list this long can only result from a clock that is set back again and again. */
+/** A list grows this long only if the clock is set back repeatedly. */
 const MOST_MARKS = 100;
 
 /** The totals before the first decision of a minute, or of a day. */
@@ -76,8 +76,8 @@ function withMark(
 }
 
 /**
- * The decisions in each minute or on each day with a mark: the difference to the next mark or, for the last one, to the
- * current totals. If the clock was set back, a minute can occur twice; its counts are then added up.
+ * The decisions in each minute or on each day with a mark: the difference between this mark and the next one or, for
+ * the last mark, the current totals. If the clock was set back, a minute can occur twice; its counts are then added up.
  */
 export function countsOf(marks: readonly Mark[], totals: Totals): Count[] {
   const counts = new Map<number, Count>();
@@ -94,9 +94,9 @@ export function countsOf(marks: readonly Mark[], totals: Totals): Count[] {
 }
 
 /**
- * How much of its day limit a key has used at `now`. This is what its bucket lacks, except after the limit was raised:
- * that adds no tokens, so the bucket lacks more than was used. The result is therefore at most what the requests of
- * yesterday and today can have used. When yesterday's requests were sent is not known, so for a day after a raise the
+ * How much of its day limit a key has used at `now`. Usually, this is the number of missing tokens. But a raised limit
+ * adds no tokens, so more are missing than were used. The result is therefore at most what the requests of yesterday
+ * and today can have used. The times of yesterday's requests are not known, so for a day after the limit is raised, the
  * result can be too high. It is never too low.
  */
 export function usedOfDay(
@@ -146,7 +146,7 @@ export interface KeyState {
   /** The time of the levels above. Undefined before the first decision: the buckets are then full. */
   readonly asOf: number | undefined;
   readonly bannedUntil: number;
-  /** The number of bans in the running series. Each is twice as long as the one before. */
+  /** The number of bans in the current series. Each is twice as long as the one before. */
   readonly bans: number;
   readonly admitted: number;
   readonly refused: number;
@@ -154,8 +154,7 @@ export interface KeyState {
   readonly shadowed: number;
   readonly usage: Usage;
   /**
-   * The time of the last decision for each secret, by the secret's id and to the minute. Removed secrets can be among
-   * them.
+   * The time of the last decision for each secret, by the secret's id and to the minute. Can include removed secrets.
    */
   readonly used: Readonly<Record<string, number>>;
   /** An operator's reason for a ban, and the end of that ban. It does not apply to a ban that ends at another time. */

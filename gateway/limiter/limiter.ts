@@ -21,7 +21,7 @@ export interface Question {
   /** Called even if nobody waits any longer. */
   answered(verdict: Verdict): void;
   /**
-   * Called when a deadline has passed, and again at every further one, while the question is open.
+   * Called at every deadline that passes while the question is open.
    * @param wasSent whether the request may have been charged
    */
   late(wasSent: boolean): void;
@@ -29,14 +29,14 @@ export interface Question {
   failed(fault: StoreUnavailable, mayHaveRun: boolean): void;
 }
 
-/** A limiter that may answer late. */
+/** A limiter whose verdict may arrive late. */
 export interface RemoteLimiter extends Limiter {
   ask(question: Question): void;
 }
 
 /**
- * The store cannot be reached. A decision that fails with this may have been charged. The message describes a Redis
- * fault in words, without the library's error, which can contain the command and so digests.
+ * The store cannot be reached. A decision that fails with this error may have been charged. The message describes a
+ * Redis fault in words. It never quotes the library's error, which can contain the command and thus digests.
  */
 export class StoreUnavailable extends Unavailable {}
 
@@ -54,9 +54,9 @@ export interface LimitStatus {
   readonly now: number;
   readonly buckets: readonly BucketState[];
   readonly bannedUntil: number;
-  /** The moment at which a refused request may return: its place in line. */
+  /** The time at which a refused request may be retried: its place in line. */
   readonly retryAt?: number | undefined;
-  /** Set if the refusal would have banned a key. An address has no ban, so its connection closes instead. */
+  /** Set if the refusal would have banned a key. An address cannot be banned, so its connection closes instead. */
   readonly closesConnection?: boolean;
 }
 
@@ -72,7 +72,7 @@ export function later<Status extends LimitStatus>(status: Status, elapsed: numbe
 /** Why there is no decision before the first table of plans has been read. */
 export const NOT_READ = 'The plans have not been read yet.';
 
-/** The message to a client without a decision. */
+/** The error message for a client whose request could not be decided. */
 export const NO_DECISION =
   "The limits of this API key cannot be checked: the gateway's store does not answer. Retry after the time in Retry-After.";
 
@@ -83,7 +83,7 @@ export interface Decision extends LimitStatus {
   readonly own: { readonly minute: boolean; readonly day: boolean };
   /** Whether the running ban is an operator's, which applies in shadow mode too. */
   readonly isBannedByOperator: boolean;
-  /** When the credential expires, as far as known: with the key or with the secret. 0 for never. */
+  /** When the key or the secret expires, whichever is first, as far as known. 0 for never. */
   readonly endsAt: number;
   readonly bounds?: Bounds | undefined;
   /** Local: this gateway made the decision from the last known state, because Redis was away. */
@@ -94,7 +94,7 @@ export interface Decision extends LimitStatus {
   readonly rejected: string;
 }
 
-/** The key is not valid, or not from this address. Only the log records the reason; the client never sees it. */
+/** The key is not valid, or not allowed from this address. Only the log shows the reason; the client never sees it. */
 export interface Unauthorized extends Omit<Rejection, 'reason'> {
   readonly outcome: 'unauthorized';
   readonly reason: 'malformed' | Rejection['reason'];

@@ -2,8 +2,8 @@ import ipaddr from 'ipaddr.js';
 
 /**
  * Addresses and networks as decide.lua and this file compare them: the IP version, then hex digits. `10.0.0.1` is
- * `4:0a000001`. A network has the digits that its prefix covers and the prefix length in bits: `10.0.0.0/9` is
- * `4:0a0/9`.
+ * `4:0a000001`. A network consists of the digits that its prefix covers, and the prefix length in bits: `10.0.0.0/9`
+ * is `4:0a0/9`.
  */
 
 const BITS_A_DIGIT = 4;

@@ -20,8 +20,8 @@ const MAX_WAITING = 1_000;
  * Limits decisions on unverified keys by address. An address pays from an allowance for each new credential that
  * matches no key. A credential that was refused recently is refused again without a decision, so a client with an
  * invalid key costs its neighbours nothing. No more decisions run at once than the address could pay for if all its
- * keys were invented; the others wait. Requests without a key have an allowance of their own, so they never keep a new
- * key from a decision.
+ * keys were invalid; the others wait. Requests without a key have their own allowance, so they never delay the decision
+ * on a new key.
  */
 export class Newcomers {
   readonly #clients: Pick<Clients, 'hasChangedSince'>;
@@ -121,7 +121,7 @@ export class AddressAllowance {
   }
 
   /**
-   * Takes a request from the allowance if one is left. @returns the limit status of the address
+   * Takes a request from the allowance, if one is left. @returns the limit status of the address
    * @param cost in requests. The bucket can go below zero: requests are then refused until it has refilled
    */
   consume(address: string, cost = 1): LimitStatus {
@@ -148,8 +148,7 @@ export class AddressAllowance {
     // Reading an entry must not protect it from eviction.
     const entry = this.#entries.peek(address);
     const common = { name: 'address', limit: this.#limit, window: MINUTE } as const;
-    // If the clock was set back, the address starts again with a full bucket, so nobody is refused because of the
-    // clock.
+    // If the clock was set back, the address starts over with a full bucket, so that nobody is refused for that reason.
     if (entry === undefined || entry.asOf > now)
       return { now, bucket: { ...common, ...full(this.#limit) }, refusals: NO_REFUSALS };
     const level = refill(entry.level, this.#limit, MINUTE, now - entry.asOf);

@@ -17,9 +17,9 @@ import {
 
 interface OutageOptions {
   readonly logger: Logger;
-  /** The node of Redis that decides on a key; empty if there is only one. Each node can be away by itself. */
+  /** The Redis node that decides on a key; empty if there is only one. Nodes can fail independently. */
   readonly nodeOf?: ((credential: Credential) => string) | undefined;
-  /** Called for a local admission for which the store may have charged as well. */
+  /** Called for a request that was admitted locally, but may have been charged by the store as well. */
   readonly onUnknown?: () => void;
   /** Called with a verdict that arrived after its request was decided locally. Its levels are the newest. */
   readonly onLate?: (credential: Credential, verdict: Verdict, askedAt: number) => void;
@@ -27,7 +27,7 @@ interface OutageOptions {
 
 /**
  * A limiter that survives an outage of Redis. A slow Redis is not away: a decision waits for its answer up to the
- * deadline. Redis is away once its connection is lost, it answers with an error, or a call misses the deadline.
+ * deadline. Redis is away once its connection is lost, it replies with an error, or a call misses the deadline.
  * Verified keys are then decided locally, and all others are refused with Retry-After, until Redis answers a probe in
  * time.
  */
@@ -103,7 +103,7 @@ export function surviveOutages(
       return verdict;
     },
     nodesAway: () => [...contacts.values()].filter(({ isAway }) => isAway).length,
-    /** Why Redis last made no decision; undefined if no outage is under way. */
+    /** The cause of the current outage; undefined if there is none. */
     outage: () => [...contacts.values()].find(({ outage }) => outage !== undefined)?.outage,
     stop() {
       for (const contact of contacts.values()) contact.stop();
@@ -111,7 +111,7 @@ export function surviveOutages(
   };
 }
 
-/** A local verdict on a key whose data in the store is bad. It raises an alarm. */
+/** A local verdict on a key whose data in the store is bad. The gateway logs an error for it. */
 const withoutData = (verdict: Verdict): Verdict =>
   'rejected' in verdict ? { ...verdict, rejected: ' data' } : verdict;
 
@@ -119,16 +119,16 @@ const unknownKey = () => new StoreUnavailable('Redis is away, and the key was no
 
 /** While a node is away, probes test it at this interval, so that no client's request has to. */
 const PROBE_EVERY_MS = 50;
-/** An outage that follows within this time counts as the same one. */
+/** An outage that begins within this time after the last one counts as the same outage. */
 const SETTLED_AFTER_MS = 1_000;
 
 /** No key has this secret: a decision with it runs the script but writes nothing. */
 const NO_SECRET = '-';
 
-/** The contact with one node. Logs the beginning of an outage once, and its end once. */
+/** The contact with one node. Logs the start and the end of each outage once. */
 class Contact {
   isAway = false;
-  /** The fault with which the present outage began. */
+  /** The fault that began the current outage. */
   outage: string | undefined;
   readonly #shared: RemoteLimiter;
   readonly #logger: Logger;
@@ -141,7 +141,7 @@ class Contact {
     this.#logger = logger;
   }
 
-  /** @param id the key that got no decision. Probes query it until one is answered in time */
+  /** @param id the key that got no decision. Probes use this key, until Redis answers one of them in time */
   lose(reason: string, { id }: Credential): void {
     if (this.isAway) return;
     this.isAway = true;
@@ -185,7 +185,7 @@ class Contact {
   }
 }
 
-/** The outcome of a call that charges. A call with `not run` can be repeated. */
+/** The outcome of a charge. After `not run`, the call can be repeated. */
 export type Charged =
   | { readonly decision: Decision; readonly forgiven: number }
   /** The key was deleted, or its data allows no decision. */
@@ -198,7 +198,7 @@ export interface Charger {
   readonly atOnce: number;
   /** Whether the store answers for this key now. Never throws. */
   answers(id: string): Promise<boolean>;
-  /** Charges each key for what was decided without the store. Never throws. */
+  /** Charges each key for the requests that were decided without the store. Never throws. */
   charge(debts: readonly (Debt & { readonly id: string })[]): Promise<readonly Charged[]>;
 }
 
@@ -209,8 +209,8 @@ const EVERY_MS = 250;
 const CALLS_AT_ONCE = 8;
 
 /**
- * Charges what was admitted while the store was away, as soon as the store answers again. No debt is sent twice. Debts
- * that the store forgives, and those with an unknown outcome, are counted.
+ * Charges the requests that were admitted while the store was away, as soon as the store answers again. No debt is sent
+ * twice. Debts that the store forgives, and those with an unknown outcome, are counted.
  */
 export class Debts {
   readonly #clients: Clients;
@@ -232,7 +232,7 @@ export class Debts {
     this.#endSettling = every(EVERY_MS, () => this.settle());
   }
 
-  /** Counts a local admission for which the store may have charged as well. */
+  /** Counts a request that was admitted locally, but may have been charged by the store as well. */
   readonly noteUnknown = (): void => this.#counted.addMany(1, 'unknown');
 
   /** Charges all debts if the store answers. */
@@ -288,19 +288,19 @@ interface Deadline {
   readonly onPart: () => void;
 }
 
-/** The deadlines that run, by their length. They share one timer, which ends when none is left. */
+/** The running deadlines by their length. Deadlines of one length share a timer, which ends when none is left. */
 const RUNNING = new Map<number, Deadline[]>();
 
 /**
- * Calls `onMissed` each time that `ms` have passed, a twentieth more or less, and `onPart` five times as often. A
- * process that stalls or gets little CPU misses no deadline: it counts the parts in which the event loop turned, and
- * lets every socket be read once more before the call.
+ * Calls `onMissed` every `ms` milliseconds, give or take a twentieth, and `onPart` five times as often. No deadline is
+ * missed because this process stalls or lacks CPU time: only the parts in which the event loop turned count. Before
+ * `onMissed` is called, every socket is read once more.
  * @returns a function that stops the deadline
  */
 export function startDeadline(ms: number, onMissed: () => void, onPart = () => {}): () => void {
   const partMs = Math.ceil(ms / PARTS);
   const running = RUNNING.get(ms) ?? beginParts(ms, partMs);
-  // The part that is under way counts if most of it is left.
+  // The current part counts if most of it is left.
   const deadline: Deadline = { passed: performance.now() % partMs < partMs / 2 ? 0 : -1, onMissed, onPart };
   running.push(deadline);
   return () => {

@@ -10,14 +10,14 @@ interface Field {
   readonly label: string;
   /** The text for `--help` and deploy/SETTINGS.md. */
   readonly help: string;
-  /** The default of a number in each plan. */
+  /** The default of a number, by plan. */
   readonly defaults?: { readonly [plan in PlanName]?: number };
   /** The bounds of a number: 1 and 10^9 if they are left out. */
   readonly least?: number;
   readonly most?: number;
-  /** A number that must be stored: a missing one is a bad value. A plan without a default does not have the field. */
+  /** Set for a number that must be stored: a missing one is a bad value. A plan without a default lacks the field. */
   readonly isRequired?: true;
-  /** What is in force while an optional number is absent, if it has no default. */
+  /** The value in force while an optional number without a default is absent. */
   readonly absent?: string;
   /** A choice. The first option is the default. */
   readonly options?: readonly [string, ...string[]];
@@ -140,7 +140,7 @@ function firstOption(field: PlanField): string | undefined {
 /** The value in force of a field; undefined for a number that is absent. */
 export const valueIn = (plan: Plan, field: PlanField): number | string | undefined => plan[field] ?? firstOption(field);
 
-/** What is in force while a number is absent; undefined for a required one. */
+/** The value in force while a number is absent; undefined for a required number. */
 export function whenAbsent(field: PlanField): string | undefined {
   const { options, defaults = {}, absent } = ruleOf(field);
   if (options !== undefined || !mayBeAbsent(field)) return undefined;

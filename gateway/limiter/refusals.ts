@@ -6,9 +6,9 @@ import { PLAN_FIELDS } from './plans.ts';
  * more than nine times its limit, without a pause, is banned.
  *
  * A refused request takes the next place: one token's time after the last place given. A request that finds a token
- * takes it, however long the line is. A refused request is also a strike. Strikes are forgotten at eight times the rate
- * of the minute limit; a key holds `ban_after` of them. A refusal that finds no room for its strike,
- * `ban_grace_seconds` or more after the first one that found none, bans the key.
+ * takes it, however long the line is. A refused request also adds a strike. Strikes are forgotten at eight times the
+ * rate of the minute limit; a key holds `ban_after` of them. A refusal without room for its strike,
+ * `ban_grace_seconds` or more after the first such refusal, bans the key.
  *
  * These are the rules of decide.lua; a property test checks that both agree. Times are Unix time in microseconds, and
  * whole numbers: a token's time is rounded up, a strike's time down.
@@ -20,9 +20,9 @@ export interface Refusals {
   readonly lineUntil: number;
   readonly strikesUntil: number;
   /**
-   * When a refusal first found no room for its strike; 0 for never. It is cleared with the last strike. If it lies in
-   * the future, no refusal bans before it: until then, clients may return at times that were given under a limit of
-   * more than twice this one, or by a gateway without Redis.
+   * When there was first no room for a strike; 0 for never. It is cleared with the last strike. While it is in the
+   * future, no refusal bans the key. Until then, clients may return at times that they got under a limit of more than
+   * twice this one, or from a gateway without Redis.
    */
   readonly fullAt: number;
 }
@@ -42,9 +42,9 @@ export interface Patience {
 const FORGOTTEN = 8;
 const HELD = 5;
 /**
- * If a limit is lowered by a factor of up to nine, clients that wait collect no strikes: a ninth of their requests is
- * admitted, and the strikes of the others are forgotten as fast as they come. The factor is smaller, because a limit
- * can be lowered again while clients wait.
+ * If a limit is lowered by a factor of up to nine, clients that wait collect no strikes. A ninth of their requests is
+ * admitted, and the strikes of the others are forgotten as fast as they are added. This factor is smaller, because a
+ * limit can be lowered again while clients wait.
  */
 const LOWERED = 2;
 
@@ -53,7 +53,7 @@ const DEFAULT_GRACE_SECONDS = PLAN_FIELDS.ban_grace_seconds.defaults.free;
 /** The `ban_after` of a key if its plan sets none. */
 export const usualBanAfter = (minute: number): number => HELD * minute;
 
-/** How many strikes a key of this minute limit may have, under its plan if it has one. */
+/** The ban rules for a minute limit. Rules that the plan does not set have their defaults. */
 export const patienceOf = (
   { ban_after, ban_grace_seconds = DEFAULT_GRACE_SECONDS }: Partial<Patience>,
   minute: number,
@@ -68,7 +68,7 @@ const LONGEST_LINE = 60 * MINUTE;
 
 const strikeTime = (minute: number): number => Math.max(1, Math.floor(MINUTE / (FORGOTTEN * minute)));
 
-/** Converts the time of strikes to that of another limit. The number of strikes stays the same. */
+/** Converts the time that strikes last to another limit. The number of strikes stays the same. */
 const inTimes = (time: number, timeThen: number, strikes: number): number =>
   time === timeThen ? strikes : Math.floor((strikes * time) / timeThen);
 
@@ -86,7 +86,7 @@ function inPlaces(line: number, { window, before, limit }: ChangedLimit): number
 }
 
 /**
- * What still counts at `now`. If the clock was set back, all times move back by `shift`.
+ * The refusals that still count at `now`. If the clock was set back, all times move back by `shift`.
  * @param minuteThen the minute limit when the refusals were stored. A changed limit keeps the number of strikes
  * @param ofLine the limit of the bucket that refused the requests
  */
@@ -111,8 +111,8 @@ export function refusalsAt(
   const strikes = now + inTimes(time, strikeTime(minuteThen), stored.strikesUntil - shift - now);
   if (strikes <= now) return lineUntil + excused === 0 ? NO_REFUSALS : { lineUntil, strikesUntil: 0, fullAt: excused };
   const most = patience.ban_after * time;
-  // If there are more strikes than a key holds, or the limit was changed, this leaves room for one more. Neither
-  // may ban by itself.
+  // If there are more strikes than a key holds, or the limit was changed, this leaves room for one more strike.
+  // Neither alone may ban the key.
   if (strikes - now > (minuteThen === patience.minute ? most : most - time))
     return { lineUntil, strikesUntil: most > time ? now + most - time : 0, fullAt: excused };
   return { lineUntil, strikesUntil: strikes, fullAt };
@@ -143,7 +143,7 @@ export function nextPlace({ lineUntil }: Refusals, now: number, buckets: readonl
   return Math.max(token, Math.min(lineUntil + tokenTime, now + ahead));
 }
 
-/** The refusals after one more, which takes `place`, and whether it bans the key. */
+/** The refusals after another one, which takes `place`, and whether that one bans the key. */
 export function withRefusal(
   { strikesUntil, fullAt }: Refusals,
   now: number,

@@ -33,7 +33,7 @@ export const writeTags = (tags: Tags = {}): string | undefined =>
     .sort()
     .join(', ') || undefined;
 
-/** Contains undefined in place of each invalid tag. */
+/** The tags in a text, with undefined in place of each invalid one. */
 export const splitTags = (text: string): ReturnType<typeof splitTag>[] =>
   text.split(BETWEEN).map((pair) => splitTag(pair.trim()));
 

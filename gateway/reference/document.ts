@@ -22,7 +22,7 @@ export interface Parameter {
   readonly in: 'query' | 'path' | 'header';
   readonly required: boolean;
   readonly description: string;
-  /** The schema holds the example, because a separate one would be filled into the try-it panels. */
+  /** The example is part of the schema, because try-it panels would be filled with a separate one. */
   readonly schema: Schema;
 }
 
@@ -81,7 +81,7 @@ export interface Document {
     readonly responses: Readonly<Record<string, Response>>;
     readonly securitySchemes: Readonly<Record<string, unknown>>;
   };
-  /** Answers to an unknown path or method. */
+  /** Responses to an unknown path or method. */
   readonly 'x-no-operation': Responses;
 }
 
@@ -194,7 +194,7 @@ const ABOUT_DEPRECATION: Readonly<Record<string, string>> = {
 /**
  * Describes the headers of a deprecated operation.
  * @param flat alternating names and values, as they are sent
- * @param required whether all such answers have them; answers before routing do not
+ * @param required whether all such responses have them. Those that are sent before routing do not
  */
 export function deprecationHeaders(flat: readonly string[], required: boolean): Readonly<Record<string, Header>> {
   const headers = pairsOf(flat).map(([name, value]) => {
@@ -239,8 +239,8 @@ export const ERROR_RESPONSES: ReadonlyMap<number, ErrorResponse> = new Map(
 );
 
 /**
- * Describes an answer for each status of some errors.
- * @param headersOf returns the headers of an answer with a status
+ * Describes a response for each status of some errors.
+ * @param headersOf returns the headers of a response with a status
  */
 export function errorResponses(
   codes: readonly AnyErrorCode[],

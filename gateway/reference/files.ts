@@ -19,9 +19,9 @@ import { describeApi } from './openapi.ts';
 import { API } from './operations.ts';
 
 /**
- * The API reference consists of exactly these files under these paths, kept in memory. The page shows the plans that
- * are in force. It is custom, because no known renderer shows the limits of the reader's key or puts the key into the
- * samples. Besides, Swagger UI takes 12 MB, and Scalar needs inline styles and its vendor's proxy.
+ * The API reference: the files below, under fixed paths and kept in memory. The page shows the plans in force. It is
+ * custom, because no known renderer shows the limits of the reader's key or puts the key into the samples. Besides,
+ * Swagger UI takes 12 MB, and Scalar needs inline styles and its vendor's proxy.
  */
 export interface Reference {
   /** Undefined if there is no such file. */
@@ -40,11 +40,11 @@ export const READS_PER_MINUTE = 4_000;
 /** A file costs one more read for each multiple of this size. */
 const BYTES_PER_READ = 65_536;
 
-/** The file is revalidated each time, with a 304 while unchanged. */
+/** The file is revalidated each time, with a 304 if it is unchanged. */
 const OURS = 'no-cache';
 /** A redirect never changes. */
 const A_DAY = 'public, max-age=86400';
-/** With a version in the query a file never changes, so a reload need not request it. */
+/** Under a URL with its version, a file never changes, so a reload need not request it. */
 const FOR_EVER = 'public, max-age=31536000, immutable';
 
 const FILES = {
@@ -136,7 +136,7 @@ const withVersions = (page: string, files: readonly ReferenceFile[]): string =>
     return text.replaceAll(new RegExp(`(<(?:link|script) [^>]*(?:href|src)="${name})"`, 'g'), `$1?${version}"`);
   }, page);
 
-/** Renders what no plan changes, keyed by its marks in the page. Request and response are side by side. */
+/** Renders the parts that do not depend on plans, by their marks in the page. Request and response are side by side. */
 function fixedParts(api: Document): Readonly<Record<string, string>> {
   const base = api.servers[0]?.url ?? '';
   const all = Object.entries(api.paths).flatMap(([path, methods]) =>
@@ -295,7 +295,7 @@ function plansTable(plans: PlanTable): string {
   return rows.map((cells) => `<tr>${cells.join('')}</tr>`).join('\n');
 }
 
-/** Uses the first plan's own numbers. */
+/** Explains the waiting times by the numbers of the first plan. */
 function workedExample({ free: { minute = 1, day = 1 } }: PlanTable): string {
   const [perMinute, perDay] = [60 / minute, 86_400 / day];
   const seconds = (value: number) => (Number.isInteger(value) ? number(value) : value.toFixed(1));

@@ -54,7 +54,7 @@ export function describeApi(): Document {
       },
     },
     'x-no-operation': {
-      // The answer to OPTIONS on every operation's path, and on `*`.
+      // The response to OPTIONS on every operation's path, and on `*`.
       204: { description: 'The methods of the path.', headers: { ...EVERYWHERE, Allow: ALLOW } },
       ...errorsOf(COMMON_ERRORS),
       ...Object.fromEntries(NO_OPERATION.map((status) => [status, errorOf(status).response])),
@@ -164,7 +164,7 @@ function exampleTarget({ operation, path }: GatewayRoute, parameters: About['par
   return query.length === 0 ? filled : `${filled}?${new URLSearchParams(Object.fromEntries(query))}`;
 }
 
-/** Puts text in single quotes: this one for the shell, the next one for JavaScript and Python. */
+/** These put text in single quotes: the first one for the shell, the second one for JavaScript and Python. */
 const inShell = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 const inQuotes = (text: string): string => `'${text.replaceAll(/[\\']/g, '\\$&')}'`;
 

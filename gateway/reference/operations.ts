@@ -46,7 +46,7 @@ export const COMMON_ERRORS = Object.values(ERRORS)
   .map(({ status }) => status)
   .filter((status) => !SPECIAL_ERRORS.includes(status));
 
-/** Keeps exact digits, because as a JavaScript number the value would be rounded out of range. */
+/** Keeps all digits: a JavaScript number would be rounded to a value out of range. */
 const exactly = (value: bigint): unknown =>
   // TypeScript's libraries do not have this yet.
   (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON(String(value));
@@ -151,8 +151,9 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
     tag: 'limits',
     summary: 'Get your limits',
     description:
-      "Returns the key's plan, both of its limits and its usage. It costs the key nothing, and it works even when the limits " +
-      "are used up and during a ban. It counts against the limit of the client's address, as a request without a key does. " +
+      "Returns the key's plan, both of its limits and its usage. It costs the key nothing, and it works even when " +
+      "the limits are used up and during a ban. It counts against the limit of the client's address, like a request " +
+      'without a key. ' +
       'The `X-RateLimit-*` headers are those of the key.',
     parameters: [
       optional(

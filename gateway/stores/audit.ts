@@ -8,7 +8,7 @@ export const FieldChange = z.object({ field: z.string(), from: z.string().option
 
 export type FieldChange = Readonly<z.infer<typeof FieldChange>>;
 
-/** The id of a record in a Redis stream: Unix time in milliseconds, and a sequence number. */
+/** The id of an entry in a Redis stream: Unix time in milliseconds, and a sequence number. */
 export const RecordId = z.string().regex(/^\d{1,16}-\d{1,9}$/);
 
 /** What an operator did. No entry contains a secret. */
@@ -101,7 +101,7 @@ export class AuditLog {
   }
 }
 
-/** Entries in the form that a change takes. */
+/** Audit entries in the form that a change expects. */
 export const auditEntries = (...entries: readonly (Activity | undefined)[]): LogEntry[] =>
   entries
     .filter((entry) => entry !== undefined)
@@ -123,7 +123,7 @@ export function logged(storage: Storage, logger: Logger): Storage {
     }
   }
 
-  /** An invalid value that was typed by hand is an alarm too. */
+  /** An invalid value that was typed by hand is also logged as an error. */
   function log({ entries }: Change): void {
     for (const { log, fields } of entries) {
       if (log !== 'audit') continue;
@@ -141,7 +141,7 @@ export function logged(storage: Storage, logger: Logger): Storage {
 /** Changes of these fields do not affect decisions. `secret` says which secret changed. */
 const WITHOUT_EFFECT = ['name', 'tags', 'secret'];
 
-/** Whether decisions on a key may differ after what an entry records. A new secret changes nothing for the others. */
+/** Whether the change that an entry records can affect decisions. A new key or secret has no effect on the others. */
 export function concernsDecisions({ action, changes }: Fields): boolean {
   if (action === 'key.create' || action === 'secret.create') return false;
   if (action !== 'key.change' && action !== 'secret.change') return true;
@@ -149,7 +149,7 @@ export function concernsDecisions({ action, changes }: Fields): boolean {
   return changed.length === 0 || changed.some(({ field }) => !WITHOUT_EFFECT.includes(field));
 }
 
-/** Undefined for a text that is not the JSON of such a value, for example after an edit by hand. */
+/** Undefined for a text that is not valid JSON of this schema, for example after an edit by hand. */
 export function readJson<T>(schema: z.ZodType<T>, text = ''): T | undefined {
   try {
     return schema.parse(JSON.parse(text));
@@ -158,5 +158,5 @@ export function readJson<T>(schema: z.ZodType<T>, text = ''): T | undefined {
   }
 }
 
-/** The fields of a log's entry, with the list of changes that one of them stores as JSON. */
+/** The fields of a log entry, with its list of changes, which is stored as JSON, parsed. */
 export const readChanges = ({ changes, ...fields }: Fields) => ({ ...fields, changes: readJson(z.unknown(), changes) });

@@ -22,7 +22,7 @@ export interface OperatorsStores {
 /** The connection for decisions. Times are Unix times in ms. */
 export interface RedisState {
   readonly isConnected: boolean;
-  /** When it was last connected or lost. */
+  /** When the connection was last made or lost. */
   readonly since: number;
   /** The last call for decisions, whether or not it failed. */
   readonly lastCall: { readonly at: number; readonly ms: number } | undefined;
@@ -48,7 +48,7 @@ export interface Backend {
   /** The share of its memory that each node of Redis uses, 0 to 1. Nodes that do not answer are left out. */
   memoryUsed(): Promise<[node: string, share: number][]>;
   /**
-   * The other gateways on the same store, once `operatorsStorage` was opened; undefined if there can be none.
+   * The other gateways on the same store, after `operatorsStorage` was called; undefined if there can be none.
    * @param answer answers the question of another gateway
    */
   peers?(answer: (content: unknown) => Promise<unknown>): Peers;
@@ -77,7 +77,7 @@ export function embeddedBackend({ storage, limiterOf }: Embedded, plans: PlansIn
     counted: () => [],
     memoryUsed: async () => [],
     check: async () => [
-      good('limits', 'are embedded in this gateway; with REDIS_URL gateways share them'),
+      good('limits', 'are embedded in this gateway; with REDIS_URL, gateways share them'),
       checkFault(storage.fault?.(), storage.isCopy ?? false),
     ],
     close: async () => await limiter?.stop(),
@@ -93,7 +93,7 @@ function checkFault(why: string | undefined, isCopy: boolean): CheckResult {
 }
 
 const refuse = async () => {
-  throw new StoreUnavailable('This process decides nothing.');
+  throw new StoreUnavailable('This process makes no decisions.');
 };
 
 const NOBODY_DECIDES: Limiter = { decide: refuse, peek: refuse };

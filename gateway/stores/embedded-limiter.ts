@@ -11,7 +11,7 @@ import { isUnknownSecret, readKey } from './key-hash.ts';
 import { writeStateChanges } from './key-state.ts';
 import type { FieldChanges, Fields } from './storage.ts';
 
-/** The maximum number of keys held with a stored state. As many again may be held with an unsaved one. */
+/** The maximum number of keys held with a stored state, and also of keys held with an unsaved state. */
 const MAX_KEYS = 50_000;
 const SAVE_EVERY_MS = 1_000;
 /** The number of states written at once. Writing so few takes only a few milliseconds. */
@@ -24,7 +24,7 @@ export interface KeySource {
   /** Loads the fields of a key, if there is one. @throws {Unavailable} if they cannot be read now */
   load(id: string): Promise<Fields | undefined>;
   /**
-   * Stores states. The store receives them before anything that is sent later.
+   * Stores states. The store receives them before anything that is sent after this call.
    * @param mustBeDurable whether they must survive a power cut
    * @returns whether they are stored
    */
@@ -80,9 +80,9 @@ export class EmbeddedLimiter implements Limiter {
 
   /**
    * Forgets a key. The next decision on the key loads it again.
-   * @param isChanged whether its record changes. If not, another worker loads the key, and this one may load it again
-   *   only after that
-   * @returns the key's state, if that is not stored
+   * @param isChanged whether the key's record changes. If not, another worker loads the key, and this one may load it
+   *   again only after that
+   * @returns the key's state, if it is not stored yet
    */
   release(id: string, isChanged: boolean): FieldChanges | undefined {
     const load = this.#loads.get(id);
@@ -94,8 +94,8 @@ export class EmbeddedLimiter implements Limiter {
   }
 
   /**
-   * Sends all states that are not stored yet, in parts, so that requests are handled in between. Resolves once they are
-   * sent.
+   * Sends all states that are not stored yet, a few at a time, so that requests are handled in between. Resolves once
+   * they are sent.
    */
   async flush(): Promise<void> {
     const keys = [...this.#unsaved.values()];

@@ -23,15 +23,15 @@ const PLANS_EVERY_MS = 100;
 
 const USUAL = {
   everyMs: 1_000,
-  /** A new or restored key has its place in the order before it has data, for less than this time. */
+  /** A new or restored key gets its place in the order first, and its data within this time. */
   withoutDataMs: 60_000,
 };
 
 /**
- * Records in the audit log what was edited in the store by hand: plans, records, secrets and bans of keys, and keys
- * that were deleted. Each gateway reads a few keys a second, starting at a random key, so more gateways find an edit
- * sooner. It accepts and records an edit in one step, so each edit is recorded only once. It also writes a missing plan
- * table back. Runs until the signal is aborted. While the store is away, it finds nothing.
+ * Records edits by hand in the audit log: of plans, and of the records, secrets and bans of keys, including deleted
+ * keys. Each gateway reads a few keys a second, starting at a random key, so more gateways find an edit sooner. An edit
+ * is accepted and recorded in one step, so it is recorded only once. This function also writes a missing plan table
+ * back. It runs until the signal is aborted. While the store is away, it finds nothing.
  */
 export function watchEdits(
   { storage, plans, planCache }: { storage: Storage; plans: Plans; planCache: PlanCache },
@@ -144,13 +144,13 @@ export function handEditsOf(id: string, hash: Fields, now: number): { entries: A
 
 const BAN_FIELDS = ['banned_until', 'ban_reason_until', 'ban_decided'] as const;
 
-/** What a change expects of a record, so that it fails if another gateway accepts the edit first. */
+/** The values that a change expects in a record, so that it fails if another gateway accepts the edit first. */
 export const seenOf = (hash: Fields): FieldChanges => ({
   ...recordFields(hash),
   ...Object.fromEntries([...KEPT_FIELDS, REJECTED, ...BAN_FIELDS].map((field) => [field, hash[field]])),
 });
 
-/** The actor is unknown. */
+/** The audit entry of an edit by hand, whose actor is unknown. */
 const byHand = (
   action: Activity['action'],
   target: string,
@@ -172,7 +172,7 @@ interface Edit {
   readonly changes: FieldChanges;
 }
 
-/** Accepts the present values. An invalid one is reported, and the last good one stays in force. */
+/** Accepts the current values. An invalid one is reported, and the last good one stays in force. */
 function recordEdit(hash: Fields): Edit | undefined {
   const edited = editedFields(hash);
   if (edited === undefined) return undefined;

@@ -23,7 +23,7 @@ import { type FieldChanges, type Fields, readTime, withChanges, writeTime } from
  * and other values are as people type them. The reading functions accept any hash, because people edit hashes.
  */
 
-/** The fields of the record, and the member for each. */
+/** The members of the record, and the field for each. */
 const RECORD = {
   plan: 'plan',
   name: 'name',
@@ -158,8 +158,8 @@ export function readKey(fields: Fields): { record: KeyRecord; state: KeyState } 
 
 /**
  * Writes the members as fields.
- * @param before the present secrets, of which those missing from the record are removed
- * @param stored the present fields
+ * @param before the current secrets. Those missing from the record are removed
+ * @param stored the current fields
  */
 export function writeRecord(
   { secrets, ...record }: Partial<KeyRecord>,
@@ -182,7 +182,7 @@ export function writeRecord(
   };
 }
 
-/** Whether an invalid hash at least shows that it has no such secret. decide.lua uses the same rule. */
+/** Whether a hash, even an invalid one, shows that the key has no such secret. decide.lua uses the same rule. */
 export const isUnknownSecret = (digest: string, hash: Fields): boolean =>
   hash[SECRET + digest] === undefined && hash[KEPT_SECRETS] !== undefined;
 
@@ -214,7 +214,7 @@ function recordIn(stored: Fields) {
   };
 }
 
-/** The fields from which a record was read. A change compares them with the present ones. */
+/** The fields from which a record was read. A change compares them with the current ones. */
 export function recordFields(hash: Fields): FieldChanges {
   const secrets = Object.keys(hash).filter((field) => field.startsWith(SECRET));
   return Object.fromEntries([...Object.values(RECORD), KEPT_SECRETS, ...secrets].map((field) => [field, hash[field]]));
@@ -260,7 +260,7 @@ export const ownExpiry = ({ expiresAt, own = { expiresAt } }: StoredSecret): num
 
 export const MAX_NETWORKS = 20;
 
-/** Whether a secret allows less than before in some respect, and more in none. */
+/** Whether a secret allows less than before in some respect, and more in no respect. */
 export function isNarrower(secret: Secret, before: Secret | undefined): boolean {
   if (before === undefined) return false;
   const ends = (secret.expiresAt ?? Infinity) - (before.expiresAt ?? Infinity) || 0;

@@ -15,8 +15,8 @@ export const USED = 'used';
 /**
  * Lifting a ban also clears the line, the strikes and the series. A reset also fills both buckets. An operator's ban
  * continues a series, but not one that is over.
- * @param stored the present fields
- * @param now the present time in microseconds
+ * @param stored the current fields
+ * @param now the current time in microseconds
  */
 export function writeBan(ban: KeyChange['ban'], stored: Fields = {}, now = 0): FieldChanges {
   if (ban === undefined) return {};
@@ -33,7 +33,8 @@ export function writeBan(ban: KeyChange['ban'], stored: Fields = {}, now = 0): F
 
 /**
  * Levels above every limit, which the next decision treats as full. The time of the last decision stays, because usage
- * is counted by it. Requests that a gateway admitted from levels of `reset_at` or before cost no token when charged.
+ * is counted by it. Requests that a gateway admitted from levels as of `reset_at` or earlier cost no token when they
+ * are charged.
  */
 function writeFull({ left }: Fields, now: number): FieldChanges {
   const { asOf } = readLeft(left);

@@ -134,7 +134,8 @@ export class Keys {
   }
 
   /**
-   * Changes a key to what `make` returns for its record and state. Calls `make` again if another change came first.
+   * Applies the change that `make` returns for a key's record and state. Calls `make` again if another change came
+   * first.
    * @returns the key after the change; undefined if there is no such key
    * @throws {Unreadable} if malformed data would remain, unless the change stops clients
    */
@@ -191,7 +192,7 @@ export class Keys {
     return { keys: keys.filter((entry) => entry !== undefined), next: nextOf(cursors, limit) };
   }
 
-  /** The existing keys in stored form, page by page, the oldest first; and those that no restore would accept. */
+  /** The existing keys as stored, page by page, the oldest first. `leftOut` lists keys that no restore would accept. */
   async export({ after, limit }: WalkQuery) {
     const cursors = await this.#storage.listKeys({ after, limit });
     const stored = await this.#storage.readMany(cursors.map(({ id }) => key(id)));

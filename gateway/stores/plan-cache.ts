@@ -17,8 +17,8 @@ const REFRESH_MS = 250;
 const WRITTEN_BACK_MS = 1_500;
 
 /**
- * The plan table in force, read regularly from the store, where people edit it. An invalid value is logged as an alarm,
- * and the last valid one stays. If the table cannot be read, the last one stays as a whole.
+ * The plan table in force, read regularly from the store, where people edit it. An invalid value is logged as an error,
+ * and the last valid one stays. If the table cannot be read, the whole last table stays.
  */
 export class PlanCache {
   /** The table in force: the built-in one until another is known. */
@@ -37,7 +37,7 @@ export class PlanCache {
   #hasBegun = false;
   #alarmed = '';
   #taken = 0;
-  /** The text of the last table that was adopted, and the table in force since. Most reads find the same text. */
+  /** The text of the last table that was adopted, and the table in force since then. Most reads find the same text. */
   #textTaken = '';
   #tableTaken: PlanTable | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -164,7 +164,7 @@ export class PlanCache {
     this.changedAt = new Date();
   }
 
-  /** Logs an alarm once per set of invalid values, not once per read. */
+  /** Logs a set of invalid values once, not at every read. */
   #alarm(rejected: readonly RejectedValue[]): void {
     const fingerprint = JSON.stringify(rejected);
     if (fingerprint === this.#alarmed) return;

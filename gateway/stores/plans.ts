@@ -125,8 +125,8 @@ export class Plans {
   }
 
   /**
-   * Writes the built-in table into an empty store, and completes a table that people began to type into one. In any
-   * other store, it only keeps a copy of a complete table.
+   * Writes the built-in table into an empty store. If people have begun to type a table there, completes that table. In
+   * any other store, it only keeps a copy of a complete table.
    */
   async begin(): Promise<void> {
     const [table, kept] = await Promise.all([this.read(), this.readKept()]);
@@ -154,7 +154,7 @@ export class Plans {
 
   /**
    * Sets fields and records the change, in one step. A change without effect is not recorded.
-   * @param make returns the changes to the present table, given the plans that still have their built-in values. Called
+   * @param make returns the changes to the current table, given the plans that still have their built-in values. Called
    *   again if another change came first
    * @returns undefined if `make` returns no changes. `change` is undefined if nothing changed; `unrecorded` is the
    *   reason why the history lacks the change, if it does
@@ -270,7 +270,7 @@ const pick = (table: StoredPlans): FieldChanges =>
 
 const pickKept = (kept: StoredPlans = {}) => ({ ...pick(kept), [SEEN]: kept[SEEN], [BUILT_IN]: kept[BUILT_IN] });
 
-/** The values to keep of a table: a good one as it is, the last good one in place of a bad one. */
+/** The values of a table to keep: each good value, and the last good one in place of each bad value. */
 function keeps(table: StoredPlans, last: StoredPlans = {}): FieldChanges {
   // A removed value that may be absent is good too.
   const good = STORED_FIELDS.map((field) => [field, (isUsable(field, table[field]) ? table : last)[field]]);

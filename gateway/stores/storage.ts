@@ -8,8 +8,8 @@ import { StoreUnavailable } from '../limiter/limiter.ts';
  * gateways, and one SQLite file. An acknowledged change is durable and visible to every later call.
  *
  * A record is a set of fields with text. There are these records:
- * - `key:<id>`: an API key, and what decisions keep for it.
- * - `revoked:<id>`: what is left of a key that was revoked. It expires.
+ * - `key:<id>`: an API key, and its state, which decisions write.
+ * - `revoked:<id>`: what is left of a revoked key. It expires.
  * - `plans`: the plan table, which people edit. `plans:kept`: the table as a gateway last left it.
  * - `tokens`: operators' tokens, a field for each. `backup`: when the last backup was made.
  */
@@ -26,14 +26,14 @@ export const withChanges = (fields: Fields, changes: FieldChanges): Fields =>
     Object.entries({ ...fields, ...changes }).filter((field): field is [string, string] => field[1] !== undefined),
   );
 
-/** The id of a key's record; undefined for another record. */
+/** The key's id in the name of its record; undefined for any other record. */
 export const keyIdOf = (record: RecordName): string | undefined =>
   record.startsWith('key:') ? record.slice('key:'.length) : undefined;
 
 /** Streams of entries. Each keeps its newest entries. Only gateways on one Redis have a log of bans by decision. */
 export type LogName = 'audit' | 'plan history' | 'bans';
 
-/** More bans than all gateways together set between two reads of any of them. */
+/** More bans than all gateways together set between two reads by any of them. */
 export const BANS_LENGTH = 1_000;
 
 export interface LogEntry {
@@ -67,21 +67,21 @@ export interface Part {
 
 /**
  * Which changes work on a full disk: those that take something away from a client. Bans, and rotations with a grace
- * period, work until half of the reserved space is left: there can be any number of them, and they must not keep a key
- * from being revoked.
+ * period, work until half of the reserved space is left. Their number has no limit, and they must not keep a key from
+ * being revoked.
  */
 export type Urgency = 'ban' | 'revocation';
 
 /**
- * One step, which is made completely or not at all. All parts concern one key, or the plan table, or one other record,
- * because a Redis cluster cannot change several nodes in one step.
+ * One step, which is applied completely or not at all. All parts concern one key, or the plan table, or one other
+ * record, because a Redis cluster cannot change several nodes in one step.
  */
 export interface Change {
   /** Empty if the entries are about a past event. */
   readonly parts: readonly Part[];
   /**
-   * These are added to their logs in the same step. The audit log leaves an entry out if it repeats the newest entry
-   * about its target, with the same request id and within a minute.
+   * These are added to their logs in the same step. The audit log omits an entry that repeats the newest entry about
+   * its target, with the same request id and within a minute.
    */
   readonly entries: readonly LogEntry[];
   /** Set for a change that takes something away from a client, which must work on a full disk too. */

@@ -4,7 +4,7 @@ import { type Activity, auditEntries, readJson } from './audit.ts';
 import type { Fields, Storage } from './storage.ts';
 import { ROLES } from './words.ts';
 
-/** More than an organisation has operators and programs. */
+/** More tokens than the operators and programs of one organisation need. */
 export const MAX_TOKENS = 1_000;
 
 /** A named token of an operator. Only its digest is stored. */

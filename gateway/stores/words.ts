@@ -1,5 +1,5 @@
 /**
- * The names in entries of the audit log, and the roles of operators' tokens, with their words in the console. Its page
+ * The names in audit entries and the roles of operators' tokens, with their labels in the console. The console's page
  * loads this file too, so it imports nothing.
  */
 
@@ -27,7 +27,7 @@ export type Action = keyof typeof ACTION_WORDS;
 export const ACTIONS = Object.keys(ACTION_WORDS) as [Action, ...Action[]];
 
 /**
- * 'by hand': an edit found in the plan table or in a key, not made through a gateway. 'gateway': made by a gateway
+ * 'by hand': an edit of the plan table or of a key that was not made through a gateway. 'gateway': made by a gateway
  * itself.
  */
 export const VIA_WORDS = {
@@ -51,9 +51,9 @@ export const ROLE_WORDS = {
 export type Role = keyof typeof ROLE_WORDS;
 export const ROLES = Object.keys(ROLE_WORDS) as [Role, ...Role[]];
 
-/** Whether a role has the rights of another. None has those of a role that does not exist. */
+/** Whether a role has the rights of another. No role has the rights of one that does not exist. */
 export const includesRole = (role: Role, needed: Role): boolean =>
   ROLES.slice(0, ROLES.indexOf(role) + 1).includes(needed);
 
-/** Reading needs a viewer, anything else an operator, unless an operation says otherwise. */
+/** The role that a request needs: viewer to read and operator for all else, unless the operation needs another one. */
 export const roleFor = (method: string, needs?: Role): Role => needs ?? (method === 'GET' ? 'viewer' : 'operator');

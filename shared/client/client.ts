@@ -14,12 +14,12 @@ import {
   StoreError,
 } from './transport.ts';
 
-/** The typed client of the store, for internal services that call the core directly. */
+/** The typed client for internal services that call the core directly. */
 
 export { type CallOptions, type StoreClientOptions, StoreError, type StoreErrorCode } from './transport.ts';
 
 export interface CreateOptions extends CallOptions {
-  /** Identifies this creation for a day: the same key returns the same answer. By default each call gets a new one. */
+  /** Identifies this creation for a day: the same key returns the same response. By default, each call has its own. */
   readonly idempotencyKey?: string | undefined;
 }
 
@@ -62,9 +62,9 @@ const IdempotencyKey = z.string().regex(/^[ !#-[\]-~]{1,255}$/, {
 });
 
 /**
- * Opens a client of the core at `url` with its own connections; one per process is enough. Every method throws only
- * `StoreError`. GETs and POSTs are retried up to twice when the connection breaks or the core answers 502, 503 or 504;
- * other methods are retried only if nothing can have reached the core.
+ * Creates a client of the core at `url` with its own connections; one per process is enough. Every method throws only
+ * `StoreError`. GETs and POSTs are retried up to twice if the connection breaks or the core responds with 502, 503 or
+ * 504. Other methods are retried only if nothing can have reached the core.
  * @throws for a URL that is not a plain origin, or a token that is not a valid header value
  */
 export function createStoreClient(options: StoreClientOptions) {
@@ -142,7 +142,7 @@ export function createStoreClient(options: StoreClientOptions) {
       return readAnswer(KnownOrder, await call({ method: 'GET', path: pathOf(ORDERS, id) }, options));
     },
 
-    /** Changes the status of an order. @throws {StoreError} `not_found`; `conflict` for a forbidden step */
+    /** Changes the status of an order. @throws {StoreError} `not_found`; `conflict` if the change is not allowed */
     async changeOrder(id: Id, move: z.input<typeof OrderMove>, options?: CallOptions): Promise<Order> {
       const body = checked(OrderMove, move);
       return readAnswer(KnownOrder, await call({ method: 'PATCH', path: pathOf(ORDERS, id), body }, options));

@@ -20,7 +20,7 @@ interface StoreErrorDetails {
 export class StoreError extends Error {
   override readonly name = 'StoreError';
   readonly code: StoreErrorCode;
-  /** The HTTP status; 0 without an answer. */
+  /** The HTTP status; 0 without a response. */
   readonly status: number;
   readonly retryAfterSeconds?: number | undefined;
 
@@ -102,7 +102,7 @@ export function openTransport({ url, token, timeoutMs = 5_000, connections = 16 
 
   let closed: Promise<void> | undefined;
   return {
-    /** @throws {StoreError} unless the answer is a success */
+    /** @throws {StoreError} unless the response is a success */
     async call(request: StoreRequest, options: CallOptions = {}): Promise<StoreAnswer> {
       const limit = startLimit(options.timeoutMs ?? timeoutMs, options.signal);
       try {
@@ -130,12 +130,12 @@ function write(request: StoreRequest, authorization: Record<string, string>): Di
   return { method, path, headers, body: body === undefined ? null : toJson(body) };
 }
 
-/** Reads the body of an answer, checked against `schema`. @throws {StoreError} `invalid_answer` if it does not match */
+/** Reads the body of a response that must match `schema`. @throws {StoreError} `invalid_answer` if it does not */
 export function readAnswer<S extends z.ZodType>(schema: S, answer: StoreAnswer): z.output<S> {
   try {
     return schema.parse(parseJson(answer.bytes));
   } catch (cause) {
-    const message = `The store answered ${answer.status} with an unexpected body.`;
+    const message = `The store sent status ${answer.status} with an unexpected body.`;
     throw new StoreError('invalid_answer', message, { ...detailsOf(answer), cause });
   }
 }
@@ -150,7 +150,7 @@ interface Limit {
 /** Combines a timeout with the caller's signal. AbortSignal.timeout would hold each call's memory until it fires. */
 function startLimit(timeoutMs: number, signal: AbortSignal | undefined): Limit {
   const clock = new AbortController();
-  const onTime = () => clock.abort(new DOMException(`No answer within ${timeoutMs} ms.`, 'TimeoutError'));
+  const onTime = () => clock.abort(new DOMException(`No response within ${timeoutMs} ms.`, 'TimeoutError'));
   const timer = setTimeout(onTime, Math.min(timeoutMs, LONGEST_TIMER_MS));
   return {
     signal: AbortSignal.any(signal === undefined ? [clock.signal] : [clock.signal, signal]),
@@ -159,7 +159,7 @@ function startLimit(timeoutMs: number, signal: AbortSignal | undefined): Limit {
   };
 }
 
-/** Makes up to three attempts. If the next one would begin after the timeout, it throws the last fault at once. */
+/** Makes up to three attempts. Throws the last fault at once if the next attempt would begin after the timeout. */
 async function repeatWhereSafe<T>(method: string, { signal, endsAt }: Limit, once: () => Promise<T>): Promise<T> {
   for (const pauseMs of PAUSES_MS) {
     try {
@@ -219,7 +219,7 @@ function noAnswer(cause: unknown): StoreError {
   if (CLOSED.has(code)) return new StoreError('aborted', 'The client is closed.', { cause });
   // undici's parser errors have no code.
   if (cause instanceof errors.HTTPParserError || MALFORMED.has(code)) {
-    return new StoreError('invalid_answer', 'The store did not answer with valid HTTP.', { cause });
+    return new StoreError('invalid_answer', 'The store sent a response that is not valid HTTP.', { cause });
   }
   return new StoreError('unreachable', 'The store could not be reached, or the connection broke.', { cause });
 }

@@ -17,7 +17,7 @@ export async function readJsonBytes(
 ): Promise<Buffer> {
   if (!isPlainJson(request)) throw new HttpError('unsupported_media_type');
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes);
-  // HTTP/1.0 has no interim answers, even for a client that expects one (RFC 9110 §10.1.1).
+  // HTTP/1.0 has no interim responses, even for a client that expects one (RFC 9110 §10.1.1).
   if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
   return await collect(request, maxBytes);
 }
@@ -49,7 +49,7 @@ export function breakBody(request: BrokenRequest, fault: HttpError): void {
   request.emit('close');
 }
 
-/** Uses listeners, because leaving a `for await` loop early would destroy the connection before a 413 is sent. */
+/** Uses listeners, because an early exit from a `for await` loop would destroy the connection before a 413 is sent. */
 function collect(request: BrokenRequest & BegunRequest, maxBytes: number): Promise<Buffer> {
   // A request that announces no body has ended from the start and emits no event (optimizeEmptyRequests).
   if (request.readableEnded) return Promise.resolve(Buffer.alloc(0));
@@ -106,7 +106,7 @@ function parse(bytes: Buffer, maxValues: number): unknown {
   }
 }
 
-/** The message for a value of another type, unless the schema has its own. */
+/** The message for a value of the wrong type, unless the schema has its own message. */
 const ofType: z.core.$ZodErrorMap = (issue) =>
   issue.code === 'invalid_type' ? must(`be ${TYPES[issue.expected] ?? `a ${issue.expected}`}`)(issue) : undefined;
 

@@ -14,7 +14,7 @@ interface Parser {
   execute(bytes: Buffer): number | Fault;
 }
 type Upgradable = BegunRequest & { upgrade?: boolean };
-/** Node sets `_paused` while too many bytes of the answers are unsent. Its parser must not get any bytes then. */
+/** Node sets `_paused` while too many bytes of the responses are unsent. Its parser must not get any bytes then. */
 type ParsedSocket = Socket & { readonly _paused?: boolean; readonly parser?: Parser | null };
 
 const CONNECT: Fault = { code: 'CONNECT' };
@@ -24,7 +24,7 @@ const UNREPORTED: Fault = { code: 'HPE_UNREPORTED' };
 export const PLAIN_HTTP = 'ERR_SSL_HTTP_REQUEST';
 /** llhttp's message for a well-formed version that is not supported. Any other error after HTTP/ is bad syntax. */
 const OTHER_VERSION = 'Invalid HTTP version';
-/** The error answers, by the code of the fault. All other faults are invalid requests. */
+/** The error responses, by the code of the fault. All other faults are invalid requests. */
 const ERRORS: Readonly<Record<string, readonly [code: ErrorCode, message?: string]>> = {
   HPE_HEADER_OVERFLOW: ['headers_too_large'],
   HPE_CHUNK_EXTENSIONS_OVERFLOW: ['payload_too_large'],
@@ -51,7 +51,7 @@ export function noRequest(socket: Socket, fault: Fault): IncomingMessage {
 
 const NOTHING = Buffer.alloc(0);
 
-/** The limits of a lingering close are those of nginx. A client that sends for longer may lose the answer. */
+/** The limits of a lingering close are those of nginx. A client that sends for longer may lose the response. */
 const LINGER_MS = 30_000;
 const SILENCE_MS = 5_000;
 /** The limits of all closing connections together: 8 MB a second, in at most 400 reads. */
@@ -60,9 +60,9 @@ const MS_PER_READ = 2.5;
 
 /** The limits and state that all connections of a server share. */
 export class Rules {
-  /** The number of unfinished answers of a connection at which the next request waits. */
+  /** The number of unfinished responses of a connection at which the next request waits. */
   readonly unanswered: number;
-  /** Whether the server is stopping, so that each answer closes its connection. */
+  /** Whether the server is stopping, so that each response closes its connection. */
   isStopping = false;
   /** When the next closing connection may be read, as of performance.now(). */
   #nextReadAt = 0;
@@ -79,17 +79,17 @@ export class Rules {
 }
 
 /**
- * One connection of a server: its unfinished answers, and the request behind them. A request begins when the answers
- * before it have ended, so a close is final: no request begins after an answer that closes the connection (RFC 9112
- * §9.3.2 and §9.6). Node's parser would read everything that has arrived. Here it gets one request at a time, and the
- * rest goes back into the socket.
+ * One connection of a server: its unfinished responses, and the request behind them. A request begins only when the
+ * responses before it have ended. A close is therefore final: no request begins after a response that closes the
+ * connection (RFC 9112 §9.3.2 and §9.6). Node's parser would read everything that has arrived. Here it gets one request
+ * at a time, and the rest goes back into the socket.
  *
- * Closing a connection with unread bytes resets it, and the client may lose an answer that it has not read (RFC 9112
- * §9.6). So the server ends only its own side. It reads and drops what the client still sends, until the client closes
+ * Closing a connection with unread bytes resets it, and the client may lose a response that it has not read (RFC 9112
+ * §9.6). So the server ends only its own side. It reads and drops further data until the client closes the connection
  * or a limit is reached. It reads slowly, because each byte costs work.
  */
 export class Connection {
-  /** The unfinished answers, in the order of their requests. */
+  /** The unfinished responses, in the order of their requests. */
   readonly answers: ServerResponse[] = [];
   readonly #socket: ParsedSocket;
   readonly #rules: Rules;
@@ -99,9 +99,9 @@ export class Connection {
   readonly #begin: Parser['onIncoming'];
   /** Node's own listener, which passes bytes to the parser, and hands the connection over after an upgrade. */
   readonly #onData: (bytes: Buffer) => void;
-  /** The unfinished answer that closes the connection unless the body is read. */
+  /** The unfinished response that closes the connection unless the body is read. */
   #undecided: ServerResponse | undefined;
-  /** The answer whose reader is slow, and when the reader became slow. */
+  /** The response whose reader is slow, and when the reader became slow. */
   #slow: ServerResponse | undefined;
   #slowSince = 0;
   /** The time until which the client of a closing connection may send. */
@@ -116,7 +116,7 @@ export class Connection {
     this.#begin = parser.onIncoming;
     parser.onIncoming = (request, keepAlive) => {
       if (request.method !== 'CONNECT') return this.#begin.call(parser, request, keepAlive);
-      // Otherwise Node would detach from the connection, even with answers in progress.
+      // Otherwise Node would detach from the connection, even with responses in progress.
       request.upgrade = false;
       this.#refuse(CONNECT);
       return 0;
@@ -136,7 +136,7 @@ export class Connection {
     return this.answers.length === 0 && !this.#hasWaiting;
   }
 
-  /** Whether the next request waits until an answer has ended. */
+  /** Whether the next request waits until a response has ended. */
   get #isFull(): boolean {
     return this.#undecided !== undefined || this.answers.length >= this.#rules.unanswered;
   }
@@ -146,8 +146,8 @@ export class Connection {
   }
 
   /**
-   * Bytes of unread answers, of waiting requests and of an unfinished body. The first answer's bytes are in the
-   * socket's buffer.
+   * The bytes of unread responses, of waiting requests and of an unfinished body. The bytes of the first response are
+   * in the socket's buffer.
    */
   get heldBytes(): number {
     const { writableLength, readableLength, parser } = this.#socket;
@@ -157,7 +157,7 @@ export class Connection {
   }
 
   /**
-   * How long an answer has waited for its reader, as of `now`. Node's own timeout detects only silence, and a client
+   * How long a response has waited for its reader, as of `now`. Node's own timeout detects only silence, and a client
    * that reads a byte now and then is never silent.
    */
   waitsForReader(now: number): number {
@@ -167,7 +167,7 @@ export class Connection {
     return answer === undefined ? 0 : now - this.#slowSince;
   }
 
-  /** @param mayClose whether the answer may still close the connection, so that the next request waits for it */
+  /** @param mayClose whether the response may still close the connection, so that the next request waits for it */
   add(response: ServerResponse, mayClose: boolean): void {
     this.answers.push(response);
     if (mayClose) this.#undecided = response;
@@ -181,7 +181,7 @@ export class Connection {
 
   /**
    * Handles bytes that are not a request, or a request that takes too long. A fault in the rest of a request gets no
-   * answer of its own.
+   * response of its own.
    */
   fail(fault: Fault): void {
     if (this.#socket.parser?.incoming?.complete !== false) {
@@ -191,18 +191,18 @@ export class Connection {
     this.#bytes.isInBody = false;
     const last = this.answers.at(-1);
     if (last === undefined) {
-      // An answer to an upgrade is not in the list, and closes the connection itself.
+      // A response to an upgrade is not in the list, and closes the connection itself.
       if (this.#parser.incoming?.upgrade !== true) this.#socket.destroySoon();
     } else {
       last.shouldKeepAlive = false;
       if (last.headersSent) last.once('close', () => this.#socket.destroySoon());
-      // The request's own answer reports the fault, with the limit headers of its caller.
+      // The request's own response reports the fault, with the limit headers of its caller.
       else breakBody(last.req, errorOf(fault));
     }
   }
 
   /**
-   * Called when the server stops. If no request waits behind the last answer in progress, that answer closes the
+   * Called when the server stops. If no request waits behind the last response in progress, that response closes the
    * connection.
    */
   drain(): void {
@@ -288,7 +288,7 @@ export class Connection {
   }
 }
 
-/** Handles the requests of a server. Each answer is first added to its connection. */
+/** Handles the requests of a server. Before that, adds each response to its connection. */
 export function handleRequests(
   server: Server,
   connections: ReadonlyMap<Socket, Connection | undefined>,
@@ -298,8 +298,8 @@ export function handleRequests(
     connections.get(request.socket)?.add(response, mayClose);
     onRequest(request, response);
   };
-  // The reader of the body sends 100 Continue. If the request is refused before that, the client does not send its body
-  // (RFC 9110 §10.1.1).
+  // The function that reads the body sends 100 Continue. If the request is refused before that, the client does not
+  // send its body (RFC 9110 §10.1.1).
   for (const event of ['request', 'checkExpectation'] as const)
     server.on(event, (request, response) => handle(request, response, false));
   server.on('checkContinue', (request, response) => handle(request, response, true));
@@ -315,7 +315,7 @@ const closes = ({ shouldKeepAlive }: ServerResponse): boolean => !shouldKeepAliv
 
 const READ = Buffer.allocUnsafeSlow(65_536);
 
-/** Copies the bytes if they lie in the shared buffer. */
+/** Copies the bytes if they are in the shared buffer. */
 const own = (bytes: Buffer): Buffer => (bytes.buffer === READ.buffer ? Buffer.from(bytes) : bytes);
 
 /** The fields behind the `onread` option of net.connect. A server's connections have no such option. */
@@ -340,7 +340,7 @@ function readIntoOneBuffer(socket: ParsedSocket, take: (bytes: Buffer) => void):
 }
 
 /**
- * Removes one element from a list. For elements that change with each request, a list needs less memory than a Set: V8
+ * Removes one element from a list. For elements that change with each request, a list needs less memory than a Set. V8
  * replaces a Set's tables as its members change, and each old table keeps the next one and its contents alive. Once one
  * table is in old space, all later ones follow, until a full collection of old space.
  */

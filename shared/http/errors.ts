@@ -119,12 +119,12 @@ export type AnyErrorCode = keyof typeof ALL_ERRORS;
 interface HttpErrorOptions {
   /** The original fault; logged, never sent. */
   cause?: unknown;
-  /** Response headers of this answer, as a flat list of names and values. */
+  /** Headers of this response, as a flat list of names and values. */
   headers?: readonly string[];
   closes?: boolean;
 }
 
-/** An error answer. `message` is public; the internal detail is the `cause`. */
+/** An error response. `message` is public; the internal detail is the `cause`. */
 export class HttpError extends Error {
   readonly code: AnyErrorCode;
   readonly status: number;
@@ -132,7 +132,7 @@ export class HttpError extends Error {
   readonly closes: boolean;
 
   constructor(code: AnyErrorCode, message: string = ALL_ERRORS[code].message, options: HttpErrorOptions = {}) {
-    // Errors are frequent answers. A stack would add nothing, and collecting it is expensive.
+    // Errors are frequent responses. A stack would add nothing, and collecting it is expensive.
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
@@ -148,11 +148,11 @@ export class HttpError extends Error {
 export const unavailable = (cause: unknown, shown?: string): HttpError =>
   new HttpError('unavailable', shown, { cause, headers: ['Retry-After', '1'] });
 
-/** 405 with the allowed methods (RFC 9110 §15.5.6). @param closes whether the answer closes its connection */
+/** 405 with the allowed methods (RFC 9110 §15.5.6). @param closes whether the response closes its connection */
 export const methodNotAllowed = (allowed: string, closes = false): HttpError =>
   new HttpError('method_not_allowed', undefined, { headers: ['Allow', allowed], closes });
 
-/** The error answer for any thrown value. An unknown fault becomes a 500 without details. */
+/** The error response for any thrown value. An unknown fault becomes a 500 without details. */
 export function toHttpError(thrown: unknown): HttpError {
   if (thrown instanceof HttpError) return thrown;
   if (thrown instanceof Unavailable) return unavailable(thrown.cause ?? thrown, thrown.shown);

@@ -11,8 +11,8 @@ import { type ErrorCode, HttpError } from './errors.ts';
  */
 
 /**
- * The fault in the bytes of a request that will never be complete. It is stored on the request itself, because a map or
- * another listener would add 4 % to the cost of a POST.
+ * The fault in the bytes of a request, which will therefore never be complete. It is stored on the request itself,
+ * because a map or another listener would add 4 % to the cost of a POST.
  */
 export const FAULT = Symbol('fault of a request');
 export type BrokenRequest = IncomingMessage & { [FAULT]?: HttpError };
@@ -27,7 +27,7 @@ export interface HeadLimits {
   readonly bytes: number;
 }
 
-/** What the checks have read in a head. */
+/** The values that the checks have read in a head. */
 interface CheckedHead {
   /** Undefined only in HTTP/1.0. */
   readonly host: string | undefined;
@@ -48,8 +48,8 @@ const HOST = /^(?=.{1,259}$)(?:[\w.~!$&'()*+,;=-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5
 export const isHost = (text: string): boolean => HOST.test(text);
 
 /**
- * Headers that change how a request is handled. They must not repeat: Node uses the first value or joins all values,
- * while other parsers use the last.
+ * Headers that change how a request is handled. They must not occur twice: Node uses the first value or joins all
+ * values, while other parsers use the last.
  */
 const SINGLE: ReadonlySet<string> = new Set([
   'content-encoding',
@@ -113,13 +113,14 @@ function readHeaders({ url = '', rawHeaders }: IncomingMessage, { lines, bytes }
     else if (name === 'connection') connectionOptions += value.includes(',') ? listed(value).length : 1;
     else if (SINGLE.has(name)) {
       seen ??= [];
-      if (seen.includes(name)) refuse(`More than one ${name} header.`);
+      if (seen.includes(name)) refuse(`The request has more than one ${name} header.`);
       seen.push(name);
       if (name === 'host') host = value;
     }
   }
   if (length > bytes) refuse(undefined, 'headers_too_large');
-  if (connectionOptions > MAX_CONNECTION_OPTIONS) refuse(`More than ${MAX_CONNECTION_OPTIONS} Connection options.`);
+  if (connectionOptions > MAX_CONNECTION_OPTIONS)
+    refuse(`The request has more than ${MAX_CONNECTION_OPTIONS} Connection options.`);
   return { host, authorization };
 }
 
@@ -139,7 +140,7 @@ function checkFraming({ headers, httpVersion }: IncomingMessage): void {
     refuse('A request must not have both Content-Length and Transfer-Encoding.');
 }
 
-/** The only accepted spelling of a length. */
+/** The only accepted form of a length. */
 const LENGTH = /^(?:0|[1-9]\d*)$/;
 
 /** Refuses a request whose end or meaning is uncertain. @throws {HttpError} which closes the connection */
@@ -159,7 +160,7 @@ const ALWAYS = ['X-Content-Type-Options', 'nosniff'];
 /** Makes browsers use only TLS for a year (RFC 6797). */
 const OVER_TLS = [...ALWAYS, 'Strict-Transport-Security', 'max-age=31536000'];
 
-/** The headers of every answer on a connection, as a flat list. */
+/** The headers of every response on a connection, as a flat list. */
 export const commonHeaders = (socket: Socket): readonly string[] =>
   (socket as TLSSocket).encrypted ? OVER_TLS : ALWAYS;
 

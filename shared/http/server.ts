@@ -34,13 +34,13 @@ const TLS: https.ServerOptions = {
 
 interface StopOptions {
   /**
-   * How long to keep accepting connections while readiness probes fail and answers close their connections. Load
+   * How long to keep accepting connections while readiness probes fail and responses close their connections. Load
    * balancers use this time to choose other servers.
    */
   lameDuckMs?: number | undefined;
   /**
-   * How long open connections may then still get one answer each, before idle ones are closed. Defaults to lameDuckMs.
-   * 0 closes idle ones at once.
+   * How long open connections may then still get one response each, before idle ones are closed. Defaults to
+   * lameDuckMs. 0 closes idle ones at once.
    */
   lingerMs?: number | undefined;
   /** How long the remaining requests may then take. */
@@ -50,7 +50,7 @@ interface StopOptions {
 export interface RunningServer {
   /** The base URL with the actual port. */
   readonly url: string;
-  /** True as soon as `stop` is called: readiness probes fail and answers carry `Connection: close`. */
+  /** True as soon as `stop` is called: readiness probes fail and responses carry `Connection: close`. */
   readonly stopping: boolean;
   /** Uses another certificate for new connections; open ones keep theirs. Only for servers with TLS. */
   renew(certificate: Certificate): void;
@@ -68,13 +68,13 @@ export interface Listening extends ConnectionCaps {
   /** 0 selects a free port. */
   port: number;
   /**
-   * The name of the port's setting, for the error if the address is not available. The host's setting has the same name
-   * with HOST in place of PORT.
+   * The name of the port's setting, for the error message if the address is not available. The host's setting has the
+   * same name, but with HOST in place of PORT.
    */
   portSetting?: string;
   /**
    * Also called for bytes that are not a request and for requests that take too long. `checkHead` refuses them, and the
-   * answer closes the connection.
+   * response closes the connection.
    */
   onRequest: RequestListener;
   upgrades?: Upgrades | undefined;
@@ -87,7 +87,7 @@ export interface Listening extends ConnectionCaps {
 
 const DEFAULT_GRACE_MS = 10_000;
 
-/** Faults of connections whose client can no longer read an answer. */
+/** Faults of connections whose client can no longer read a response. */
 const LOST: readonly string[] = ['ECONNRESET', 'EPIPE'];
 
 /**
@@ -113,7 +113,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     shouldUpgradeCallback: (request) => upgrades?.accepts(request) === true,
   };
   const server = certificate === undefined ? http.createServer(options) : createTlsServer(options, certificate);
-  // A client that has ended its side still gets the answers to its requests.
+  // A client that has ended its side still gets the responses to its requests.
   Object.assign(server, { httpAllowHalfOpen: true });
   server.maxHeadersCount = KEPT_HEADER_LINES;
   if (upgrades !== undefined) takeUpgrades(server, upgrades);
@@ -126,7 +126,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     if (bare !== undefined) {
       const request = noRequest(bare, fault);
       // Node destroys the connection in this turn, with the failed handshake. Keeping it open gives the client time to
-      // read the answer.
+      // read the response.
       bare.destroy = () => bare;
       setImmediate(() => Reflect.deleteProperty(bare, 'destroy'));
       bare.destroySoon = () => bare.end();
@@ -151,7 +151,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     async stop({ lameDuckMs = 0, lingerMs = lameDuckMs, graceMs = DEFAULT_GRACE_MS } = {}) {
       connections.drain();
       await sleep(lameDuckMs);
-      // http's own close would cut connections whose first request is still arriving.
+      // http.Server's own `close` would cut connections whose first request is still arriving.
       net.Server.prototype.close.call(server);
       await connections.end(lingerMs, graceMs);
     },
@@ -172,7 +172,7 @@ function urlOf(scheme: string, { address, family, port }: AddressInfo): string {
 interface Upgrades {
   /** Whether a request is such an upgrade. If so, `take` must answer it. */
   accepts(request: IncomingMessage): boolean;
-  /** Takes over the connection, or sends an answer that closes it. */
+  /** Takes over the connection, or sends a response that closes it. */
   take(request: IncomingMessage, response: ServerResponse, socket: Socket): void;
 }
 
@@ -205,20 +205,20 @@ export interface ServerLimits {
   readonly headersMs: number;
   /** Time for a whole request to arrive. */
   readonly requestMs: number;
-  /** Time for the client to read an answer, from the moment when the answer first waits for the client. */
+  /** Time for the client to read a response, from the moment when the response first waits for the client. */
   readonly answerMs: number;
-  /** Time between an answer and the next request. */
+  /** Time between a response and the next request. */
   readonly keepAliveMs: number;
   /** Time without data on a WebSocket. Most clients and servers ping twice a minute. */
   readonly webSocketIdleMs: number;
   /** How often these limits are checked. */
   readonly checkEveryMs: number;
   /**
-   * The maximum number of bytes of unread answers, waiting requests and unfinished bodies in this process. Above this,
+   * The maximum number of bytes of unread responses, waiting requests and unfinished bodies in this process. Above it,
    * the connections with the most bytes are cut.
    */
   readonly unreadBytes: number;
-  /** The maximum number of requests in progress on one connection. Further ones wait until answers have ended. */
+  /** The maximum number of requests in progress on one connection. Further ones wait until responses have ended. */
   readonly unanswered: number;
   readonly connections: number;
   readonly connectionsPerAddress: number;
@@ -242,7 +242,7 @@ export const DEFAULT_LIMITS: ServerLimits = {
 };
 
 /**
- * How long a client may take to begin a request, send it and read the answer. Node keeps an idle connection open a
+ * How long a client may take to begin a request, send it and read the response. Node keeps an idle connection open a
  * second longer than it announces.
  */
 export const LONGEST_USE_MS = DEFAULT_LIMITS.keepAliveMs + 1_500 + DEFAULT_LIMITS.requestMs + DEFAULT_LIMITS.answerMs;
@@ -250,7 +250,7 @@ export const LONGEST_USE_MS = DEFAULT_LIMITS.keepAliveMs + 1_500 + DEFAULT_LIMIT
 /** The limit that a connection exceeded. */
 export type ConnectionLimit = 'total' | 'address';
 
-/** Why a connection was cut: its client was too slow for one answer, or had the most unread bytes. */
+/** Why a connection was cut: its client was too slow for one response, or had the most unread bytes. */
 type CutFor = 'slow_reader' | 'unread_answers';
 
 interface ConnectionCaps {
@@ -261,7 +261,7 @@ interface ConnectionCaps {
   readonly countedAs?: ((remoteAddress: string | undefined) => string | undefined) | undefined;
   /** Called for every connection that was closed because there were too many. */
   readonly onRefused?: ((limit: ConnectionLimit) => void) | undefined;
-  /** Called for every connection that was cut because its answers were not read. */
+  /** Called for every connection that was cut because its responses were not read. */
   readonly onCut?: ((reason: CutFor) => void) | undefined;
 }
 
@@ -278,7 +278,7 @@ class Connections {
     this.#limits = limits;
     this.#caps = caps;
     this.#rules = new Rules(limits.unanswered);
-    // Above this limit Node closes connections as soon as it accepts them, which is the cheapest way.
+    // Above this limit, Node closes connections as soon as it has accepted them, which is the cheapest way.
     server.maxConnections = limits.connections;
     server.on('drop', () => caps.onRefused?.('total'));
     const isTls = server instanceof https.Server;
@@ -326,7 +326,7 @@ class Connections {
     return this.#rules.isStopping;
   }
 
-  /** Makes every connection close after its next answer, which announces the close. */
+  /** Makes every connection close after its next response, which announces the close. */
   drain(): void {
     this.#rules.isStopping = true;
     for (const connection of this.all.values()) connection?.drain();
@@ -364,7 +364,7 @@ class Connections {
   }
 
   #cut(socket: Socket, reason: CutFor): void {
-    // In HTTP/1.0 the end of the connection would be the end of the answer.
+    // In HTTP/1.0 the end of the connection would be the end of the response.
     if (this.all.get(socket)?.answers[0]?.req.httpVersion === '1.0') reset(socket);
     else socket.destroy();
     this.#caps.onCut?.(reason);

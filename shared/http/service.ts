@@ -15,7 +15,7 @@ import {
 } from './request-head.ts';
 import type { Listening } from './server.ts';
 
-/** The gateway adds headers to what it forwards, so this limit is above the gateway's. The parser limits the bytes. */
+/** The gateway adds headers to requests, so this limit is above the gateway's. The parser limits the bytes. */
 const HEAD_LIMITS: HeadLimits = { lines: 150, bytes: Number.POSITIVE_INFINITY };
 const MAX_LOGGED_CALLER = 64;
 
@@ -37,8 +37,8 @@ export interface Call<Parts, Caller = undefined> {
 }
 
 /**
- * The answer of an operation: a status, and either a `body` to serialize as JSON or a text that is sent unchanged. The
- * text is JSON unless a header sets another type.
+ * The response of an operation: a status, and either a `body` to serialize as JSON, or a text that is sent unchanged.
+ * The text is JSON unless a header sets another type.
  */
 export interface Answer {
   readonly status: number;
@@ -91,7 +91,7 @@ export interface ServiceOptions<Parts, Caller = undefined> {
   readonly routes: readonly ServiceRoute<Parts, Caller>[];
   readonly deps: Parts;
   readonly logger: Logger;
-  /** The Cache-Control of answers without one of their own. */
+  /** The Cache-Control header of responses that do not set their own. */
   readonly cacheControl?: string;
   /** The message of the service's log lines; `request` by default. */
   readonly logsAs?: string;
@@ -106,7 +106,7 @@ export interface ServiceOptions<Parts, Caller = undefined> {
   check(): Promise<string | undefined>;
 }
 
-/** Creates a JSON service from a table of typed operations. Each request gets exactly one answer. */
+/** Creates a JSON service from a table of typed operations. Each request gets exactly one response. */
 export function createService<Parts, Caller extends { readonly name: string | undefined } | undefined>(
   options: ServiceOptions<Parts, Caller>,
 ): Pick<Listening, 'onRequest'> {
@@ -124,7 +124,7 @@ export function createService<Parts, Caller extends { readonly name: string | un
     let route: ServiceRoute<Parts, Caller> | undefined;
     let error: HttpError | undefined;
     try {
-      // The head is checked before anything is awaited: after one that closes the connection, no request may begin.
+      // The head is checked before anything is awaited: if it closes the connection, no further request may begin.
       const { authorization, host } = checkHead(request, HEAD_LIMITS);
       [path, search] = splitTarget(originForm(request.url ?? '', host));
       // Of two Authorization headers, Node would keep the first.
@@ -179,7 +179,7 @@ function refusal(error: HttpError): Answer {
   return { status: error.status, json: errorBody(error), headers: [...challenge, ...error.headers] };
 }
 
-/** The routes on which every service reports on itself, without a token. */
+/** The routes by which every service reports its own state, without a token. */
 function ownRoutes<Parts, Caller>({ metrics, check }: ServiceOptions<Parts, Caller>): ServiceRoute<Parts, Caller>[] {
   const operations: Record<string, Operation<Parts, Caller>> = {
     livez: async () => ({ status: 200, body: { status: 'alive' } }),
@@ -280,7 +280,7 @@ interface RequestLine {
 /**
  * Writes the log line of a request. Every failure includes its cause: `err` with the stack for unknown faults,
  * otherwise `reason`.
- * @param error the error in the answer
+ * @param error the error in the response
  * @param isRoutine whether machines send this request continually, so that a success is logged at debug level only
  */
 export function logRequest(

@@ -32,7 +32,7 @@ function settingOf(name: string, settings: readonly string[]): string | undefine
   return settings.find((setting) => setting === meant) ?? settings.find((setting) => looksLike(meant, setting));
 }
 
-const NO_ARGUMENT = 'is not an argument; settings come from the environment.';
+const NO_ARGUMENT = 'is not accepted: settings are environment variables.';
 
 /** Values that need no quotes. Others are not repeated, because a URL can contain a password. */
 const PLAIN = /^[\w.,:-]{1,60}$/;
@@ -41,8 +41,8 @@ const suggestion = (setting: string, value = ''): string =>
   `${NO_ARGUMENT} Did you mean ${setting}=${PLAIN.test(value) ? value : '…'}?`;
 
 /**
- * Names of one word, such as HOST and PORT, are too similar to other programs' variables (GHOST, PORTS, WORKER): for
- * these, only two swapped letters count as a slip, because no program uses a word like PROT.
+ * Names of one word, such as HOST and PORT, are too similar to other programs' variables (GHOST, PORTS, WORKER). For
+ * these names, only two swapped letters count as a slip, because no program uses a word like PROT.
  */
 const canBeMeant = (name: string, setting: string): boolean =>
   setting.includes('_') || (name !== setting && sorted(name) === sorted(setting));

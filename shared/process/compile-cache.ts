@@ -3,8 +3,8 @@ import { dirname, join } from 'node:path';
 
 /**
  * Where compiled code is kept: beside the packages, because other users could write code for this process into the
- * system's temporary folder. A process that gets this folder as NODE_COMPILE_CACHE loads even its first file from
- * there. It then loads no TypeScript compiler, which saves 20 MB.
+ * system's temporary folder. If a process gets this folder as NODE_COMPILE_CACHE, it loads even its first file from
+ * there, and no TypeScript compiler. This saves 20 MB.
  */
 export const COMPILED = join(import.meta.dirname, '../../node_modules/.cache/compiled');
 

@@ -12,7 +12,7 @@ const NEVER_EMPTY = 'CORE_TOKEN';
 /**
  * Reads a service's settings from the environment. An empty variable counts as unset. Messages do not repeat values:
  * some are secret.
- * @param args the arguments of the program, each of which is a fault
+ * @param args the program's arguments. Each of them is a fault
  * @throws {SettingsError} naming every missing, bad or misspelt setting, and every argument
  */
 export function readSettings<S extends z.ZodObject>(
@@ -52,7 +52,7 @@ export function isSecret(schema: z.core.$ZodType | undefined): boolean {
   return z.globalRegistry.get(schema)?.secret === true || isSecret(innerType);
 }
 
-/** The values of secrets that are given as files, and those files. */
+/** The settings, with the values of secrets that are given as files, and the paths of those files. */
 function withSecretFiles(set: NodeJS.ProcessEnv, secrets: readonly string[]) {
   const given = { ...set };
   const files: Record<string, string> = {};
@@ -65,7 +65,7 @@ function withSecretFiles(set: NodeJS.ProcessEnv, secrets: readonly string[]) {
       try {
         files[name] = path;
         given[name] = readSecretFile(path);
-        if (given[name] === '') faults.push([name, 'must be a file that is not empty']);
+        if (given[name] === '') faults.push([name, 'must be a non-empty file']);
       } catch (fault) {
         faults.push([name, `must be a file that can be read (${(fault as NodeJS.ErrnoException).code})`]);
       }

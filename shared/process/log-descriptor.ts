@@ -1,7 +1,7 @@
 /**
  * The descriptor to which this process logs: standard output, or the one that its parent gave it. Processes that share
  * a socket also share the flag that keeps their writes from blocking. libuv and Node clear this flag when a child
- * starts and when a process exits, but only by way of the descriptors 0 to 2. So a child logs to a higher one.
+ * starts and when a process exits, but only through the descriptors 0 to 2. So a child logs to a higher one.
  */
 export let logDescriptor = 1;
 

@@ -77,7 +77,8 @@ function isoTime(): string {
 }
 
 /**
- * Lines are written together once they have this length, or after this time: one system call costs more than ten lines.
+ * Lines are collected, and written once they have this length, or after this time: one system call costs more than ten
+ * lines.
  */
 const TOGETHER_CHARACTERS = 32_768;
 const FLUSH_EVERY_MS = 500;

@@ -42,8 +42,8 @@ const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 /**
  * @param service the prefix of every name, as in `core_requests_total`
  * @param worker the number of this process among several of the service. It becomes the label `worker` on everything
- *   except `counts`. The restart of one process is then visible; in a sum over all processes, it would only look like a
- *   drop.
+ *   except `counts`. This makes the restart of one process visible, which would look like a mere drop in a sum over all
+ *   processes.
  */
 export function createMetrics(service: string, worker?: number): Metrics {
   const registry = new Registry();
@@ -122,7 +122,7 @@ function countRequests(service: string, registry: Registry): ReturnType<Metrics[
   });
   const latency = new Histogram({
     name: `${service}_request_duration_seconds`,
-    help: 'Time from the head of a request to its answer, by operation.',
+    help: 'Time from the head of a request to its response, by operation.',
     labelNames: ['operation'],
     buckets: LATENCY_BUCKETS,
     registers,

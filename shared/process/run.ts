@@ -6,9 +6,9 @@ import { setFlagsFromString } from 'node:v8';
 import type { Logger } from './logger.ts';
 
 /**
- * V8 records which code creates long-lived objects, and then allocates them in old space. When load begins, everything
- * in a small young generation is still in use. V8 then treats the objects of all later requests as long-lived. Each of
- * them keeps others alive, which adds up to 15 MB at every scavenge with 512 concurrent requests.
+ * V8 records which code creates long-lived objects, and from then on allocates them in old space. When load begins,
+ * everything in a small young generation is still in use, so V8 treats the objects of all later requests as long-lived.
+ * Each of them keeps others alive, which adds up to 15 MB at every scavenge with 512 concurrent requests.
  */
 function disablePretenuring(): void {
   setFlagsFromString('--no-allocation-site-pretenuring');
@@ -18,8 +18,8 @@ const kept: object[] = [];
 
 /**
  * Keeps one object of `process.nextTick` alive. Its literal has computed names, and V8 references the hidden classes
- * behind them only weakly. If a full garbage collection finds no such object, as in an idle process, V8 loses them, and
- * from then on every call takes a slow path: over 1 µs in place of 0.2. A request makes several such calls.
+ * behind them only weakly. If a full garbage collection finds no such object, as in an idle process, V8 loses them.
+ * From then on, every call takes a slow path: over 1 µs in place of 0.2. A request makes several such calls.
  */
 export function keepTickClass(): void {
   process.nextTick(() => kept.push(executionAsyncResource()));
@@ -47,7 +47,7 @@ export interface Running {
   stop(lameDuckMs: number, lingerMs?: number): Promise<void>;
 }
 
-/** A service that may already serve during its start. Its addresses reject with the fault of the start. */
+/** A service that may serve requests before it has started completely. If the start fails, its addresses reject. */
 export interface Starting extends Omit<Running, 'addresses'> {
   readonly addresses: Addresses | Promise<Addresses>;
 }
@@ -59,10 +59,10 @@ const LAST_LINES_MS = 2_000;
 const ORPHAN_MS = 9_000;
 
 /**
- * Runs a service until SIGTERM or SIGINT, or until a parent process with a message channel asks it to stop or ends. A
- * fault at the start is written to standard error, and the process exits with status 1, as it does after a second
- * signal. The first signal after a stop message does not count as the second: a terminal or supervisor may signal all
- * processes after the parent has asked its children to stop.
+ * Runs a service until SIGTERM or SIGINT, or until a parent process with a message channel asks it to stop or exits. If
+ * the start fails, the fault is written to standard error, and the process exits with status 1. It also does so at the
+ * second signal. A stop message does not count as the first signal: a terminal or supervisor may signal all processes
+ * after the parent has asked its children to stop.
  */
 export async function run(start: () => Promise<{ running: Starting; logger: Logger }>): Promise<void> {
   disablePretenuring();
@@ -76,7 +76,7 @@ export async function run(start: () => Promise<{ running: Starting; logger: Logg
     signalled = true;
     stop(signal, { lameDuckMs: signal === 'SIGTERM' ? LAME_DUCK_MS : 0 });
   };
-  // The handlers stay, because a signal between two handlers would be lost.
+  // These handlers are never replaced, because a signal in between would be lost.
   process.on('SIGTERM', onSignal);
   process.on('SIGINT', onSignal);
 
@@ -119,8 +119,8 @@ export async function run(start: () => Promise<{ running: Starting; logger: Logg
 }
 
 /**
- * Waits for log lines in progress, because the end of the process would truncate them. The wait is limited, so a log
- * without a reader does not block.
+ * Waits until log lines are written, because the end of the process would truncate them. The wait is limited, so that a
+ * log without a reader does not block.
  */
 async function lastLines(logger: Logger): Promise<void> {
   const { promise: written, resolve } = Promise.withResolvers<void>();
@@ -148,7 +148,7 @@ const LISTEN_FAULTS: Readonly<Record<string, (setting: string) => string>> = {
   EAI_AGAIN: unresolved,
 };
 
-/** Describes a fault for operators. Several faults get a line each. */
+/** Describes a fault for operators. If there are several, each gets its own line. */
 export function explain(fault: unknown): string {
   if (fault instanceof AggregateError) return [...new Set(fault.errors.map(explain))].join('\n');
   if (!(fault instanceof Error)) return String(fault);
@@ -160,7 +160,7 @@ export function explain(fault: unknown): string {
 }
 
 /**
- * Opens a port briefly.
+ * Opens a port briefly, to check whether it is free.
  * @param setting the port's setting
  * @returns the port's number; for 0 a free one
  * @throws the system's fault, which `explain` describes

@@ -9,7 +9,7 @@ interface RereadOptions {
 }
 
 /**
- * The present value of a secret setting. A value from a file is read again.
+ * Returns the current value of a secret setting. If the value comes from a file, the file is read again.
  * @param schema the schema with which the settings were read
  */
 export function currentSecret<S extends z.ZodObject, N extends keyof z.infer<S> & string>(
@@ -30,9 +30,9 @@ export function currentSecret<S extends z.ZodObject, N extends keyof z.infer<S> 
 }
 
 /**
- * The present value of a setting that is in a file. The file is read again, so that it can be changed while the service
- * runs. If it cannot be read or contains no valid value, this is logged once, and the last good value stays. The file
- * is small and local, so it is read synchronously.
+ * Returns the current value of a setting that is in a file. The file is read again, so that it can be changed while the
+ * service runs. If it cannot be read or contains no valid value, this is logged once, and the last good value stays.
+ * The file is small and local, so it is read synchronously.
  * @param first the first value
  * @param parse reads the value from the file's text, and throws if there is no valid one
  */

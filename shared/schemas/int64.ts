@@ -7,7 +7,7 @@ export const INT64_MAX = 2n ** 63n - 1n;
 const isRounded = (value: unknown): boolean =>
   Number.isInteger(value) && !Number.isSafeInteger(value) && Math.abs(value as number) < 2 ** 63;
 
-/** The fault of a value that is not an int64, or of a number that may have lost digits. `parseJson` returns neither. */
+/** The message for a value that is not an int64, or for a number that may have lost digits. */
 const RANGE = (issue: { readonly input?: unknown }): string =>
   isRounded(issue.input) ? 'must be a bigint beyond 2^53' : must('be an integer from -2^63 to 2^63-1')(issue);
 

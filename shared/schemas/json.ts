@@ -43,8 +43,8 @@ const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 /**
  * Reads the value of a JSON text. Integers that a number represents exactly become numbers; larger ones of up to 19
  * digits become bigints.
- * @param maxValues the maximum number of values in all objects and arrays together. Each costs time, and V8 is slow for
- *   members with new names
+ * @param maxValues the maximum number of values in all objects and arrays together. Each value costs time, and V8 is
+ *   slow for members with new names
  * @throws {JsonError} unless the input is one unambiguous JSON text in UTF-8
  */
 export function parseJson(bytes: Uint8Array, maxValues = Number.POSITIVE_INFINITY): unknown {

@@ -209,7 +209,7 @@ test('code samples name this gateway and the pasted key until it is cleared, and
   const note = async () => (await page.locator('#start + .beside .quiet:visible').allInnerTexts()).join();
   expect(await note()).toBe("read -rs keeps the key out of the shell's history.");
   await pasteKey(page, key);
-  expect(await note()).toBe("This command contains your key, which the shell's history keeps.");
+  expect(await note()).toBe("This command contains your key, which will be in the shell's history.");
   for (const [language, placeholder] of Object.entries(placeholders)) {
     await choose(language);
     expect(await sample.innerText()).toContain(`Bearer ${key}`);

@@ -40,7 +40,7 @@ test('npm start suggests CORE_PORT for CORE_PROT, and the core suggests DATABASE
   expect(() => readCoreSettings({ DATABASE_URI: 'postgres://a' })).toThrow('did you mean DATABASE_URL?');
 });
 
-const NO_ARGUMENT = 'is not an argument; settings come from the environment.';
+const NO_ARGUMENT = 'is not accepted: settings are environment variables.';
 
 test.for([
   [['--prot', '9000'], `--prot: ${NO_ARGUMENT} Did you mean PORT=9000?`],

@@ -125,7 +125,7 @@ test('npm start reports the faults of both services and of its arguments togethe
   CORE_PORT: must be a whole number from 0 to 65535
   DATABASE_URL: must be sqlite:<path> or postgres://…
   WORKERS: must be 1 without REDIS_URL: embedded storage cannot be shared
-  --prot: is not an argument; settings come from the environment. Did you mean PORT=9000?
+  --prot: is not accepted: settings are environment variables. Did you mean PORT=9000?
 `);
 });
 

@@ -53,7 +53,7 @@ test('invalid or misspelt settings and arguments are all reported without their 
   LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent
   ADMIN_TOKEN: is required when ADMIN_HOST is not a loopback address
   WROKERS: is not a setting; did you mean WORKERS? Rename or unset it
-  --prot: is not an argument; settings come from the environment. Did you mean PORT=9000?
+  --prot: is not accepted: settings are environment variables. Did you mean PORT=9000?
 `);
 });
 
@@ -230,7 +230,7 @@ test('faults of secret files are reported together with all others, and without 
     new SettingsError(`The settings are invalid:
   CORE_TOKEN_FILE: must not be set together with CORE_TOKEN
   REDIS_URL_FILE: must be a file that can be read (ENOENT)
-  WEBHOOK_SECRET_FILE: must be a file that is not empty
+  WEBHOOK_SECRET_FILE: must be a non-empty file
   PORT: must be a whole number from 0 to 65535
   ADMIN_TOKEN: must be a token of at least 16 characters, without spaces`),
   );

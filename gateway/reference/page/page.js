@@ -71,7 +71,7 @@ async function copy(button) {
     await navigator.clipboard.writeText(text.textContent);
     button.textContent = 'Copied';
   } catch {
-    // Without TLS, browsers let no script write to the clipboard.
+    // Without TLS, browsers do not let scripts write to the clipboard.
     getSelection().selectAllChildren(text);
     button.textContent = 'Selected: press Ctrl+C';
   }
@@ -86,7 +86,7 @@ document.addEventListener('click', ({ target }) => {
   if (button?.classList.contains('copy')) void copy(button);
 });
 
-/* The limits are refreshed while the page is visible, and less often the longer this fails. */
+/* The limits are refreshed while the page is visible. After failed attempts, they are refreshed less often. */
 
 let timer;
 let waitMs = REFRESH_MS;

@@ -5,7 +5,7 @@ import { Counter, type Family, Histogram } from '../../../shared/process/counts.
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { notTheRecord, OtherValue } from '../storage.ts';
 
-/** Calls to Redis: decide.lua, metrics of its calls, and the fault of a failed command. */
+/** Calls to Redis: how decide.lua is run, the metrics of calls, and the faults of failed commands. */
 
 export type RedisConnection = Redis | Cluster;
 
@@ -15,14 +15,13 @@ export const keyOf = (id: string): string => `gateway:key:{${id}}`;
 const TEXT = readFileSync(new URL('../../limiter/decide.lua', import.meta.url), 'utf8');
 const SHA = createHash('sha1').update(TEXT).digest('hex');
 
-/** A command without a timeout: the limiter has its own deadline and can use a late answer. */
+/** A command without a timeout: the limiter has its own deadline and can use a late reply. */
 class DecideCommand extends Command {
   override setTimeout(): void {}
 }
 
 /**
- * Runs decide.lua; the head of that file describes the parameters. Sends the script's text to a node that lacks the
- * script.
+ * Runs decide.lua, which describes the parameters at its top. Sends the script's text to a node that lacks the script.
  * @param onText called before the text is sent, which is a separate call
  */
 export const runDecide = (
@@ -55,11 +54,11 @@ const send = (redis: RedisConnection, name: string, script: string, keyCount: nu
     string[]
   >;
 
-/** Names of metrics that other files sum up. */
+/** Names of metrics that other files use too. */
 export const REDIS_CALL = 'gateway_redis_call_duration_seconds';
 export const DEADLINES_MISSED = 'gateway_redis_deadlines_missed_total';
 
-/** Counts the calls to Redis that decide: the number of requests in each, and its duration. */
+/** Measures the calls to Redis for decisions: the number of requests in each call, and its duration. */
 export class CallCounts {
   readonly #sizes = new Histogram(
     { name: 'gateway_redis_batch_size', help: 'Requests decided by one call to Redis.' },
@@ -98,7 +97,7 @@ export class CallCounts {
 }
 
 /**
- * Returns the answer of Redis. Any failed command means that the data is unavailable, even if Redis answers.
+ * Returns the reply of Redis. If a command fails, the data counts as unavailable, even if Redis has replied.
  * @throws {StoreUnavailable} with a reason for operators
  */
 export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
@@ -114,7 +113,7 @@ export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
   }
 }
 
-/** Faults that show that nothing was run: how they begin, and the reason for operators. */
+/** Faults after which the command has certainly not run: how each one begins, and the reason for operators. */
 const REFUSALS: readonly [beginning: RegExp, why: string][] = [
   [/^(Stream isn't writeable|Cluster isn't ready)/, 'Redis is not connected.'],
   [/^OOM /, 'Redis is out of memory.'],

@@ -1,7 +1,7 @@
 #!lua
--- Compares records and changes them, and adds entries to logs, in one step. All checks precede the first write: Redis
--- does not roll back. storage.ts explains the parts. The first line makes Redis refuse the script when it is out of
--- memory; step.ts has another one for urgent changes.
+-- Compares records, changes them, and adds entries to logs, in one step. All checks precede the first write, because
+-- Redis does not roll back. storage.ts explains the parts. With the first line, Redis refuses the script when it is out
+-- of memory; step.ts replaces that line for urgent changes.
 --
 -- KEYS     all names; the change refers to them by their places. KEYS[1] is the mark of this change: a change that was
 --          applied or cancelled is not applied again.
@@ -51,8 +51,8 @@ for _, part in ipairs(change.parts) do
   if not is_hash and #part.set > 0 and not part.to then return redis.error_reply('WRONGTYPE in ' .. KEYS[part.key]) end
 end
 
--- The mark is necessary: without it, a key that has none of the fields would leave nothing behind, and a backup could
--- restore it.
+-- The mark is necessary: a key without any of the fields would otherwise leave nothing behind, and a backup could
+-- restore that key.
 local function move(from, to, part)
   local kept = { part.mark, '1' }
   for _, moved in ipairs(part.fields) do
@@ -68,8 +68,8 @@ local function move(from, to, part)
   call('EXPIRE', to, part.seconds)
 end
 
--- A byte that is not UTF-8 in a field's name was read as U+FFFD. No gateway uses such names, so this returns all names
--- that look like the given one.
+-- A gateway reads a byte that is not UTF-8 in a field's name as U+FFFD. No gateway uses such names itself, so this
+-- returns all names that look like the given one.
 local function named(name, field)
   local found, shape = { field }, field:gsub('[\128-\255]+', '?')
   if not field:find('\239\191\189', 1, true) then return found end

@@ -8,7 +8,7 @@ import { every } from '../../../shared/process/repeat.ts';
 import { loadOnConnect, type RedisConnection } from './calls.ts';
 import { type Address, addresses, commonOptions, type RedisTarget } from './target.ts';
 
-/** The timeout of an operator's command: far longer than Redis is ever busy or takes to fail over. */
+/** The timeout of an operator's command: far longer than Redis is ever busy, or than a failover takes. */
 const OPERATORS_TIMEOUT_MS = 5_000;
 
 const AWAY_MS = 1_000;
@@ -43,7 +43,7 @@ const LOADING_RETRY_MS = 100;
 export const retryDelayMs = (attempt: number): number => Math.min(50 * attempt, LONGEST_RETRY_MS);
 
 /**
- * Options of every connection. Everything fails fast, and nothing is queued or sent twice: it would be charged twice.
+ * Options of every connection. Commands fail fast, and none is queued or sent twice, because it could be charged twice.
  * @param timeoutMs the timeout of a command, which may still run afterwards
  */
 export const failFast = (timeoutMs: number) =>
@@ -116,7 +116,7 @@ const watchedBy = (
     ...(tls && { sentinelTLS: tls, enableTLSForSentinelMode: true }),
   }) satisfies RedisOptions;
 
-/** ioredis reports every failed attempt. This logs only that Redis went away and that it came back. */
+/** ioredis reports every failed attempt. This logs only the beginning and the end of an outage. */
 function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknown): void {
   let away = false;
   const noteAway = (reason: string) => {
@@ -137,8 +137,8 @@ function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknow
 const SILENT_PARTS = 5;
 
 /**
- * Closes a silent connection. The timer of the library, `socketTimeout`, would also close good connections after a stall
- * of this process, because it fires before a waiting answer is read.
+ * Closes a silent connection. After a stall of this process, the library's own timer, `socketTimeout`, would also close
+ * good connections, because it fires before a waiting reply is read.
  */
 function endWhenSilent(redis: Redis): void {
   const ms = silentMs(redis.options.commandTimeout);
@@ -158,7 +158,7 @@ function endWhenSilent(redis: Redis): void {
 
 /**
  * Connects to a cluster, or keeps trying in the background. A decision follows a redirect (MOVED, ASK), because the
- * first node did not run it. It fails on a closed connection or CLUSTERDOWN, where the library would send it again.
+ * first node did not run it. It fails if the connection closes or on CLUSTERDOWN, where the library would resend it.
  */
 export async function connectCluster(target: RedisTarget, logger: Logger): Promise<Cluster> {
   const { db: _db, ...common } = commonOptions(target);

@@ -18,8 +18,8 @@ export const placeOf = (id: string, createdAt: string | undefined): KeyCursor =>
 });
 
 /**
- * The order of keys: two sorted sets, of existing keys and of those revoked recently. A key is in one of them before it
- * exists and until nothing is left of it. A place can outlast its key; readers then find no record.
+ * The order of keys: two sorted sets, one of existing keys and one of keys revoked recently. A key is in one of them
+ * from before it exists until nothing is left of it. A place can outlast its key; readers then find no record.
  */
 export function keyPlaces(redis: RedisConnection) {
   const count = () => orUnavailable(redis.zcard(INDEX));
@@ -34,7 +34,7 @@ export function keyPlaces(redis: RedisConnection) {
     return inOrder.slice(0, limit);
   }
 
-  /** Returns at least a page after the cursor, or less at the end. Redis starts with all keys of the cursor's time. */
+  /** Returns at least a page after the cursor, or less at the end. Redis begins with all keys created at that time. */
   async function page(set: string, { after, offset = 0, limit, newestFirst = false }: KeyListQuery) {
     const isBehind = (cursor: KeyCursor) =>
       after === undefined || (newestFirst ? compareCursors(cursor, after) < 0 : compareCursors(cursor, after) > 0);
@@ -44,7 +44,7 @@ export function keyPlaces(redis: RedisConnection) {
         ? [boundOf(after), newestFirst ? '-inf' : '+inf', 'BYSCORE', 'LIMIT', from, limit]
         : [from, from + limit - 1];
       const order = newestFirst ? ['REV'] : [];
-      // One of many overloads stands for all of them.
+      // The options fit different overloads, and the type of this one stands for all of them.
       const options = [...range, ...order, 'WITHSCORES'] as unknown as [from: number, to: string, 'WITHSCORES'];
       const flat = await orUnavailable(redis.zrange(set, ...options));
       const cursors = pairsOf(flat).map(([id, score]): KeyCursor => ({ id, createdAt: scoreOf(score) }));
@@ -71,7 +71,7 @@ export function keyPlaces(redis: RedisConnection) {
     await Promise.all([id, ...others].map(forgetIfGone));
   }
 
-  /** Checks the key before what is left of it: while the key is being revoked, it is always in one of the two. */
+  /** Checks the key first and then its remains: at every moment of a revocation, one of the two exists. */
   async function forgetIfGone(id: string): Promise<void> {
     if (await orUnavailable(redis.exists(keyOf(id)))) return;
     await orUnavailable(redis.zrem(INDEX, id));
@@ -134,7 +134,7 @@ const scoreOf = (text: string) => (text.endsWith('inf') ? (text.startsWith('-') 
 const boundOf = ({ createdAt }: KeyCursor) =>
   Math.abs(createdAt) === MOST ? (createdAt > 0 ? '+inf' : '-inf') : createdAt;
 
-/** The matching names on one node, page by page, with pauses for decisions. */
+/** The matching names on one node, page by page. Pauses in between, so that decisions can run. */
 export async function* scan(node: Node, pattern: string, ...more: string[]): AsyncGenerator<string[]> {
   let cursor = '0';
   do {
@@ -153,8 +153,8 @@ const AT_ONCE = 32;
 const PAGE = 100;
 
 /**
- * Reads many keys without slowing decisions: all lists together read a few keys at a time, and pause after each page as
- * long as it took, at least a millisecond. Lists take turns.
+ * Reads many keys without slowing decisions: all lists together read a few keys at a time. After each page, they pause
+ * for as long as the page took, and at least a millisecond. Lists take turns.
  * @param read reads one key
  */
 export function bulkReads<Id extends string, Found>(read: (id: Id) => Promise<Found>) {

@@ -18,7 +18,7 @@ import { type CallCounts, keyOf, mayHaveRun, type RedisConnection, runDecide } f
 import type { ClusterConnection } from './connection.ts';
 
 const MAX_BATCH = 256;
-/** If the last call took longer, the next one does not wait for the current one: a request would wait for two calls. */
+/** If the last call took longer, a call no longer waits for the current one. Otherwise requests would wait for both. */
 const SLOW_MS = 20;
 
 interface RedisLimiterOptions {
@@ -95,7 +95,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
       () => false,
     );
 
-  /** Has no deadline: a late answer is better than an unknown outcome. Without an answer, the connection is closed. */
+  /** Has no deadline: a late reply is better than an unknown outcome. Without a reply, the connection is closed. */
   async charge(debts: Parameters<Charger['charge']>[0]): Promise<readonly Charged[]> {
     const presented = debts.flatMap((debt) => ['', chargeText(debt)]);
     const asked = [...debts.map(({ id }) => keyOf(id)), this.#now(), this.#planText(), ...presented];
@@ -165,7 +165,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     }
   }
 
-  /** Also fails the requests that wait for the next call: they should not wait for another deadline. */
+  /** Also fails the requests that wait for the next call, so that they do not wait for another deadline. */
   #fail(batch: readonly Question[], cause: Error): void {
     const fault = new StoreUnavailable(`Redis made no decision: ${cause.message}`, NO_DECISION);
     const isUnknown = mayHaveRun(cause);
@@ -189,7 +189,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     });
   }
 
-  /** Nothing was decided. From now on, the call includes scope and address for this secret. */
+  /** Repeats a question that Redis could not decide. From now on, calls include scope and address for this secret. */
   #askAgain(question: Question): void {
     this.#bound.set(question.credential.cacheKey, true);
     if (question.isOpen) this.#waiting.push(question);
@@ -240,7 +240,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
   }
 }
 
-/** decide.lua's answer for a bound secret without scope and address. */
+/** decide.lua's reply for a bound secret if the call lacks scope and address. */
 const BOUND = 'bound';
 
 const countText = (count: number, use: Use | undefined): string =>
@@ -249,7 +249,7 @@ const countText = (count: number, use: Use | undefined): string =>
 const chargeText = (debt: Debt): string =>
   `charge ${owedBy(debt)} ${debt.shadowed} ${debt.refused} ${debt.retryAt} ${debt.asOf} ${debt.spared} ${debt.due}`;
 
-/** Reads one verdict of decide.lua's reply. The head of that file describes the words. */
+/** Reads one verdict from decide.lua's reply. The top of that file describes the words. */
 function readVerdict(reply: string): Verdict {
   const words = reply.split(' ');
   const outcome = words[0] as string;

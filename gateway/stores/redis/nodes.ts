@@ -82,11 +82,12 @@ async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
 function checkServer(about: string, { redis_version: version = '', role }: Fields, ms: number): CheckResult {
   const found = `Redis ${version}, ${role === 'master' ? 'a primary' : 'a replica'}, answers in ${ms.toFixed(1)} ms`;
   if (Number.parseInt(version, 10) < OLDEST_VERSION) return fault(about, found, 'Redis 7 or later is needed.');
-  if (role !== 'master') return fault(about, found, 'Decisions need a primary: REDIS_URL must name it, or sentinels.');
+  if (role !== 'master')
+    return fault(about, found, 'Decisions need a primary: set REDIS_URL to a primary or to sentinels.');
   return good(about, found);
 }
 
-/** If a key is evicted, an API key is lost for good, or gets a fresh allowance. */
+/** If Redis evicts a record, an API key is lost for good or starts over with full buckets. */
 function checkMemory(
   name: string,
   { maxmemory = '0', maxmemory_policy: policy = '', used_memory: used }: Fields,

@@ -13,14 +13,14 @@ const answersOf = (question: string): string => `gateway:answers:{${question}}`;
 
 const LOOK_EVERY_MS = 250;
 const LISTED_EVERY_MS = 5_000;
-/** A gateway that has not polled for this long counts as stopped. One that hangs must not be forgotten sooner. */
+/** A gateway that has not polled for this long counts as stopped. The time is long enough for one that only hangs. */
 const FORGOTTEN_AFTER_SECONDS = 300;
 const EXPIRES_SECONDS = 30;
 const MOST_QUESTIONS = 16;
 const ANSWER_EVERY_MS = 20;
 const LIST_WITHIN_MS = 1_000;
 
-/** How operators see a gateway: its host and its process. */
+/** The name of a gateway for operators: its host and its process id. */
 const nameOf = (gateway: string): string => gateway.replace(/:\w+$/, '');
 
 const waited = (ms: number): Promise<undefined> => sleep(ms, undefined, { ref: false });
@@ -40,8 +40,8 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
 
   /**
    * Queries all other gateways. Never rejects, and returns in time even if Redis is away or hangs.
-   * @returns the answers, and the gateways without one: undefined if the gateways are unknown, or if there are some but
-   *   they could not be asked
+   * @returns the answers, and the gateways that did not answer. The latter are undefined if the gateways are unknown or
+   *   could not be queried
    */
   async function ask(content: unknown, withinMs: number) {
     const until = performance.now() + withinMs;
@@ -53,7 +53,7 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     const id = randomBytes(12).toString('hex');
     const question = JSON.stringify({ id, content });
     const putting = Promise.all(asked.map((gateway) => put(questionsOf(gateway), question)));
-    // Redis may answer, but refuse what is written. That says nothing about the other gateways.
+    // Redis may answer but refuse writes. This says nothing about the other gateways.
     const areAsked = await inTime(putting).catch(() => undefined);
     if (areAsked === undefined) return { answers: [], missing: undefined, areUnasked: true };
     await inTime(collectAnswers(id, asked.length, answers, until)).catch(() => undefined);
@@ -67,7 +67,7 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     };
   }
 
-  /** Removes silent gateways whose process has ended: it ran on this host, or another gateway now has its name. */
+  /** Removes silent gateways that have ended: they ran on this host, or another gateway now has their name. */
   function endedOf(silent: readonly string[], answered: readonly string[]): readonly string[] {
     const names = answered.map(nameOf);
     const gone = silent.filter((gateway) => {

@@ -27,16 +27,16 @@ import { isCluster, nodeOf } from './connection.ts';
 
 const TEXT = readFileSync(new URL('./change.lua', import.meta.url), 'utf8');
 const URGENT = TEXT.replace('#!lua', '#!lua flags=allow-oom');
-/** A script rather than the command, because a cluster routes a script like the change. */
+/** A script in place of the command, because a cluster routes the script to the same node as the change. */
 const CLOCK = "return redis.call('TIME')";
 
-/** A mark lives longer than all repetitions of its step. */
+/** A mark is kept for longer than its step is repeated. */
 const MARK_SECONDS = 60;
-/** The mark of a moved entry lives longer: after this gateway has stopped, another one may move the entry again. */
+/** The mark of a moved entry is kept longer: if this gateway stops, another one may try to move the entry again. */
 const MOVED_SECONDS = 86_400;
 
 /**
- * After a lost reply, the step is repeated for this long, in which Redis can fail over or become reachable again. Once
+ * After a lost reply, the step is repeated for this long, so that Redis can fail over or become reachable again. Once
  * this time has passed since a change was sent, Redis no longer applies it.
  */
 const ASKED_MS = 4_000;
@@ -91,7 +91,7 @@ interface ReadClock {
   readonly time: number;
 }
 
-/** A clock is read again after this long. */
+/** The clock of a node is read again after this time. */
 const CLOCK_MS = 1_000;
 /** The clock of Redis, or of each node of a cluster. */
 const clocks = new WeakMap<RedisConnection, Map<string, ReadClock>>();
@@ -217,10 +217,10 @@ export const outboxEntries = (entries: readonly LogEntry[], { tag, id }: Announc
   }));
 
 /**
- * Entries on a cluster, where a stream is in another slot than the change. A change is first announced in a set. It
- * writes its entries to a list beside its record in the same step, and then they are moved. So wherever a gateway
- * stops, others find its entries, and can remove the place of a key that it did not issue.
- * @param forget removes the place of a key that was to be issued, if there is no such key
+ * Entries on a cluster, where a stream is in another slot than the change. A change is first announced in a set. In one
+ * step, it then changes its record and writes its entries to a list in the same slot, from which they are moved. If a
+ * gateway stops in between, others find its entries, and can remove the place of a key that was not issued.
+ * @param forget removes the place of a key that does not exist
  */
 export function outboxes(
   redis: RedisConnection,
@@ -263,7 +263,7 @@ export function outboxes(
     }
   }
 
-  /** Cancels the change unless it was already applied: it must not be applied once its announcement is gone. */
+  /** Cancels the change unless it was already applied, because it must not be applied without an announcement. */
   async function takeOver(text: string, onLost: OnLost): Promise<void> {
     const [id = '', tag] = text.split(' ');
     if (tag === undefined) return void (await orUnavailable(redis.srem(OUTBOXES, text)));
@@ -304,7 +304,7 @@ function hashOf(id: string, field: string): string {
   return TAG_FIELDS.some((one) => one === field) ? tagsOf(id) : keyOf(id);
 }
 
-/** The fields that a hash of a key contains. Those that people typed into another hash have no meaning. */
+/** The fields that belong in this hash of a key. Fields that people typed into the wrong hash have no meaning. */
 export const fieldsIn = <Value>(name: string, id: string, fields: Readonly<Record<string, Value>>) =>
   Object.fromEntries(Object.entries(fields).filter(([field]) => hashOf(id, field) === name));
 

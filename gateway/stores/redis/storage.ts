@@ -47,7 +47,7 @@ const LONGEST_MOVE_MS = 1_000;
 
 export interface RedisStorageOptions {
   readonly auditLength?: number | undefined;
-  /** Called, before the change is acknowledged, for an entry that could not be added. */
+  /** Called for an entry that could not be added, before the change is acknowledged. */
   readonly onLost?: OnLost;
   /**
    * False for a connection that makes decisions, because WAIT would block them. Changes are then acknowledged before a
@@ -174,8 +174,8 @@ export class RedisStorage implements Storage {
   moveOutboxes = () => this.#outboxes.emptyLeftBehind(this.#onLost);
 
   /**
-   * On a cluster, the index and the set of outboxes are in other slots than the record. If a change is announced and
-   * then fails, another gateway removes its place in the index.
+   * On a cluster, the index and the set of outboxes are in other slots than the record. If the change of a new key is
+   * announced and then fails, another gateway removes the key's place in the index.
    */
   async #prepare(born: KeyCursor | undefined, about: Announced): Promise<void> {
     try {
@@ -202,7 +202,7 @@ function newKeyIn(parts: readonly Part[]): KeyCursor | undefined {
   return undefined;
 }
 
-/** Operators see this text in place of tags that are not in a hash. No change expects it. */
+/** The fields of a value that is not a hash. Operators see this text as its tags. Changes do not compare it. */
 const OTHER: Fields = { tags: '\uFFFD' };
 
 /** A replica that takes longer to confirm does not count. */
@@ -211,7 +211,7 @@ const CONFIRM_MS = 1_000;
 const LOOK_EVERY_MS = 1_000;
 const LOOK_AGAIN_MS = 50;
 
-/** Identifies a connection: WAIT covers only what was written on the same one. */
+/** Identifies a connection: WAIT covers only writes on the same connection. */
 type Socket = Node['stream'];
 
 /**
@@ -221,7 +221,8 @@ type Socket = Node['stream'];
 type NoteWrite = (name: string) => () => Promise<void>;
 
 /**
- * Waits until a replica, which may take over, has a change: Redis replies before it sends the change to any replica.
+ * Waits until a replica has a change, because the replica may take over. Redis replies before it sends the change to
+ * any replica.
  */
 export function replicasOf(redis: RedisConnection): NoteWrite {
   /** How many replicas a node had, when, and its replication id. A replica that takes over has another id. */
@@ -241,7 +242,7 @@ export function replicasOf(redis: RedisConnection): NoteWrite {
     return (await wait(node, socket)) || (await look(node)).count === 0;
   }
 
-  /** After a lost connection: whether this is the same node, and still has no replica. */
+  /** After the connection was lost: whether this is still the same node, and still without a replica. */
   async function isStillAlone(node: Node): Promise<boolean> {
     const before = seen.get(node);
     for (let waited = 0; before?.count === 0 && waited < CONFIRM_MS; waited += LOOK_AGAIN_MS) {

@@ -5,13 +5,13 @@ export const START_MS = 3_000;
 
 export interface RedisTarget {
   readonly mode: 'single' | 'cluster' | 'sentinel';
-  /** The URLs of the Redis, of cluster nodes, or of sentinels. They differ only in host and port. */
+  /** The URL of a single Redis, or those of cluster nodes or sentinels. They differ only in host and port. */
   readonly urls: readonly string[];
   readonly masterName: string | undefined;
   readonly sentinelUsername: string | undefined;
-  /** The present credentials: they can change while the gateway runs. */
+  /** The current credentials, which can change while the gateway runs. */
   readonly credentials: () => Credentials;
-  /** The present certificates for rediss:// in PEM. Node's own apply if undefined. */
+  /** The current CA certificates for rediss:// in PEM. If undefined, Node's own apply. */
   readonly ca: (() => string) | undefined;
   /** The timeout of a command, which may still run afterwards. */
   readonly timeoutMs: number;

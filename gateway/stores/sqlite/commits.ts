@@ -17,8 +17,8 @@ const LOG_PAGES = 200;
 const MOST_IN_NEED = 25;
 
 /**
- * Room within the files of the database, which nothing else on the disk can use: free pages of this many bytes, and a
- * log file of four times this length. If too few pages are free, more are made.
+ * Room within the database's own files, which nothing else on the disk can use. It consists of free pages of this many
+ * bytes, and a log file of four times this length. If too few pages are free, more are made.
  */
 const ROOM_BYTES = 458_752;
 const LEAST_FREE_PAGES = 64;
@@ -27,7 +27,7 @@ const PAGE_BYTES = 4_096;
 const FOR_REVOCATIONS_BYTES = 524_288;
 const LOG_ROOMS = 4;
 
-/** Without the file, changes would be written where nobody finds them again. */
+/** Without this check, changes would be written to a file that nobody can find again. */
 const GONE =
   'The database file was removed or replaced. This gateway still has it open: make a backup with ctl backup, ' +
   'restart the gateway, and restore the backup.';
@@ -58,8 +58,8 @@ interface CommitOptions {
 }
 
 /**
- * Runs steps in transactions. The steps of one turn of the event loop share one transaction and one fsync, and are
- * answered after it. A failed step is undone alone. On a full disk, only urgent steps are run.
+ * Runs steps in transactions. The steps of one turn of the event loop share one transaction and one fsync, after which
+ * their promises resolve. If one step fails, only that step is undone. On a full disk, only urgent steps are run.
  */
 export class Commits {
   readonly #database: DatabaseSync;
@@ -89,7 +89,7 @@ export class Commits {
     if (why !== undefined) this.failed(why);
   }
 
-  /** Why steps fail at present; undefined if they do not. */
+  /** Why steps currently fail; undefined if they do not. */
   get fault(): string | undefined {
     return this.#isGone() ? GONE : this.#fault;
   }
@@ -120,7 +120,7 @@ export class Commits {
     return promise;
   }
 
-  /** Makes steps fail from now on. On a full disk, it probes for room until there is some. */
+  /** Notes a fault, and probes for room at intervals until the fault is over. On a full disk, only urgent steps run. */
   failed(why: string): void {
     const { room, probeMs } = this.#options;
     if (room === undefined) return;
@@ -255,7 +255,7 @@ export class Commits {
     }
   }
 
-  /** Runs a step, which is undone alone if it fails. @returns a function that answers the step */
+  /** Runs a step. If it fails, only this step is undone. @returns a function that settles its promise */
   #attempt({ step, resolve, reject }: Waiting): () => void {
     this.#database.exec('SAVEPOINT step');
     try {
@@ -271,7 +271,7 @@ export class Commits {
     }
   }
 
-  /** The transaction may have ended already: some faults of the disk end it. */
+  /** Some faults of the disk have already ended the transaction. */
   #rollBack(): void {
     try {
       if (this.#database.isTransaction) this.#database.exec('ROLLBACK');

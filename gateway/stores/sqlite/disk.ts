@@ -60,12 +60,12 @@ export class Room {
     }
   }
 
-  /** The bytes of the room that are reserved at present. */
+  /** The number of bytes that are currently reserved. */
   held(): number {
     return statSync(this.#path, { throwIfNoEntry: false })?.size ?? 0;
   }
 
-  /** If there is no log, renames the kept log, or else the room, to be the log. SQLite then overwrites it. */
+  /** If there is no log, gives its name to the kept log, or else to the room. SQLite then overwrites that file. */
   becomeLog(): void {
     try {
       if (existsSync(this.#log)) return;
@@ -83,8 +83,8 @@ export class Room {
   }
 
   /**
-   * Keeps the log when SQLite removes it. If SQLite cannot remove it, both names stay, and the next start drops the
-   * second one.
+   * Gives the log a second name, under which it stays when SQLite removes it. If SQLite cannot remove it, both names
+   * stay, and the next start drops the second one.
    */
   keepLog(): void {
     try {

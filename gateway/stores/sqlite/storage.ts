@@ -41,8 +41,9 @@ export interface SqliteOptions {
 }
 
 /**
- * One SQLite file, which this process alone has open. Changes made in one turn of the event loop share one commit.
- * Decisions by another process are saved in a record before it is read or changed (`owner`, `load`, `save`).
+ * One SQLite file, which only this process has open. Changes made in one turn of the event loop share one commit. If
+ * another process decides, its results are saved in a record before the record is read or changed (`owner`, `load`,
+ * `save`).
  */
 export class SqliteStorage implements Storage, KeySource {
   readonly #opened: Opened;
@@ -88,7 +89,7 @@ export class SqliteStorage implements Storage, KeySource {
 
   now = async () => this.#clock();
 
-  /** Why changes are refused at present, as a sentence; undefined if they are not. */
+  /** Why changes are currently refused, as a sentence; undefined if they are not. */
   fault = () => (this.isCopy ? this.#opened.why : this.#commits.fault);
 
   async read(record: RecordName): Promise<Fields | undefined> {
@@ -138,8 +139,8 @@ export class SqliteStorage implements Storage, KeySource {
   }
 
   /**
-   * Loads a key for the deciding process, which owns the key's state from then on. Waits for earlier
-   * changes and loads of the key. Send that process the result before waiting for anything else.
+   * Loads a key for the deciding process, which owns the key's state from then on. Waits for earlier changes and loads
+   * of the key. The caller must send the result to that process before it awaits anything else.
    * @param takeOver makes any other process release the key
    */
   load(id: string, takeOver = async (): Promise<unknown> => undefined): Promise<Fields | undefined> {
@@ -150,8 +151,8 @@ export class SqliteStorage implements Storage, KeySource {
   }
 
   /**
-   * Saves the changes by decisions to keys that exist. Changes that cannot be saved, for example on a full disk, are
-   * kept and saved later.
+   * Saves the changes that decisions made to existing keys. Changes that cannot be saved, for example on a full disk,
+   * are kept and saved later.
    * @param mustBeDurable for changes that a client sees, such as a ban
    * @returns false if they must be durable but could not be written. This process keeps them in memory
    */
@@ -170,7 +171,8 @@ export class SqliteStorage implements Storage, KeySource {
     const { database, unlock } = this.#opened;
     if (!database.isOpen) return;
     const unsaved = [...this.#unsaved];
-    // Urgent, because a full disk must not refill buckets. A few at a time need little room.
+    // Urgent: if a full disk kept them from being saved, the next start would refill buckets. A few at a time need
+    // little room.
     for (let at = 0; at < unsaved.length; at += SAVED_AT_ONCE)
       void this.save(unsaved.slice(at, at + SAVED_AT_ONCE), true);
     this.#commits.close();
