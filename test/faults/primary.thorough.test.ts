@@ -24,7 +24,7 @@ const ONE = { WORKERS: '1' };
 const readyz = async (workers: Workers) => (await workers.admin('/readyz')).status;
 const kill = (pid: number): void => void process.kill(pid, 'SIGKILL');
 
-/** The time from the exit of the first worker until its replacement served. */
+/** The time from the exit of the first worker until its replacement began to serve. */
 function replacementMs(workers: Workers): number {
   const [ended] = workers.logged('worker exited');
   const [, serves] = workers.logged('worker serves');
@@ -172,7 +172,7 @@ test('a worker that hangs is replaced', async () => {
   expect((await list(workers, await workers.issueKey())).status).toBe(200);
 });
 
-test('the workers of a dead primary exit within 10 s, even if an answer never arrives', TIMED, async () => {
+test('the workers of a dead primary exit within 10 s, even if a response never arrives', TIMED, async () => {
   const { workers, inFlight } = await withRequestInFlight({ CORE_TIMEOUT_MS: '60000' });
   const pids = workers.pids();
   workers.child.kill('SIGKILL');

@@ -43,7 +43,7 @@ async function refused(): Promise<{ client: Socket; server: Socket; answer: () =
 }
 
 test.runIf(thoroughly(1, 0) === 1)(
-  'a client that sends endlessly gets its answer and is disconnected after 30 seconds',
+  'a client that sends endlessly gets its response and is disconnected after 30 seconds',
   async () => {
     const { client, server, answer } = await refused();
     const startedAt = performance.now();

@@ -123,7 +123,7 @@ test('a retried request keeps its trace', async () => {
 const READS = { 'one after another': 150, 'at once': 450 };
 /** The maximum from a gateway to one core: 16 shared connections, and 64 for one request at a time. */
 const MOST_CONNECTIONS = 16 + 64;
-/** Two concurrent requests need three connections, or more on a machine that stalls. */
+/** Two concurrent requests need three connections, and more if the machine stalls. */
 const MOST_IN_TURN = 12;
 
 /** Reads with one key while another one reads too. @returns the number of connections to the core */

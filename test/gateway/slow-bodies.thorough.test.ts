@@ -6,7 +6,7 @@ import { send } from '../support/http.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { startStack, UNLIMITED } from '../support/stack.ts';
 
-test('bodies that arrive together, after their heads, are refused at once if the core would need too long for them', async () => {
+test('bodies that arrive together, after their heads, are refused at once if the core is too slow for them', async () => {
   const RATE = 15;
   const stack = await startStack({ CORE_URL: await slowCore(RATE), CORE_TIMEOUT_MS: '5000' });
   const [key = '', greedy = ''] = [await stack.issueKey(UNLIMITED), await stack.issueKey(UNLIMITED)];

@@ -76,7 +76,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(headers['x-ratelimit-reset']).toBe(String(ban.until));
   });
 
-  test('GET /v1/limits returns the waiting time, the strikes that are left, and the usage of the day', async () => {
+  test('GET /v1/limits returns the waiting time, the remaining strikes, and the usage of the day', async () => {
     const key = await stack.issueKey({ minute: 2, day: 1_000 });
     const standing = async () => (await limits(stack, key)).json as Record<'waitSeconds' | 'strikesLeft', number>;
     expect(await standing()).toMatchObject({ waitSeconds: 0, strikesLeft: 10 });
