@@ -93,7 +93,7 @@ test('a response without a length or chunks is refused', () => {
   expect(() => read(`${head('Content-Type: text/plain', 'Connection: close')}abc`)).toThrow(EndUnknown);
 });
 
-test('a response that is too large is refused before its body is read, with its length if known', () => {
+test('a response that is too large is refused before its body is read; the error has its length if known', () => {
   const large = head(`Content-Length: ${MAX_BODY + 1}`);
   const about = { from: large.length, head: expect.objectContaining({ length: MAX_BODY + 1 }) };
   expect(() => read(large)).toThrow(expect.objectContaining(about));
