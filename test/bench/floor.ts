@@ -106,7 +106,7 @@ interface Answer {
 
 const IDLE_MS = 2_000;
 
-/** A connection to the core. All requests of an event loop turn are written at once. */
+/** A connection to the core. All requests of an event loop turn are sent in a single write. */
 class Wire {
   isOpen = true;
   readonly #socket = net.connect(Number(core.port), core.hostname).setNoDelay();

@@ -158,7 +158,7 @@ test.for(['502 Bad Gateway', '503 Service Unavailable', '504 Gateway Timeout'])(
   },
 );
 
-test('unavailability is reported after three attempts, or at once for PATCH; other errors are reported at once', async () => {
+test('an unavailable core gets three attempts, but only one for PATCH or after any other error', async () => {
   const core = await coreThatAnswers(unavailable());
   const store = clientOf(core.url);
   expect(await faultOf(store.getPet(7n))).toMatchObject({ code: 'unavailable', status: 503, message: 'Not now.' });

@@ -174,7 +174,7 @@ test('closing the client finishes calls in flight and refuses later ones', async
   expect(await faultOf(store.getPet(7n))).toMatchObject({ code: 'aborted', message: 'The client is closed.' });
 });
 
-test('a URL that is not an origin is refused at once', () => {
+test('a URL that is not an origin is refused immediately', () => {
   expect(() => createStoreClient({ url: 'core:7001' })).toThrow();
   const fault = new TypeError('url must be an origin such as http://127.0.0.1:7001.');
   for (const url of ['http://127.0.0.1:7001/v1', 'http://u:p@127.0.0.1', 'http://a/?x', 'http://a/#x', 'ftp://a', ''])

@@ -32,7 +32,7 @@ test('two cores that start together on an empty PostgreSQL create its schema onc
 });
 
 test(
-  'without PostgreSQL, the core returns 503 at once, and it works again when PostgreSQL is back',
+  'without PostgreSQL, the core immediately returns 503, and it works again when PostgreSQL is back',
   TIMED,
   async () => {
     const postgres = await startPostgres();

@@ -60,7 +60,7 @@ test.for(cases)(
   },
 );
 
-test('requests to a core that refuses connections get 502 at once', TIMED, async () => {
+test('requests to a core that refuses connections get 502 immediately', TIMED, async () => {
   const { get, post } = await stackBefore('http://127.0.0.1:1');
   const times: number[] = [];
   for (let sent = 0; sent < 21; sent++) {

@@ -117,7 +117,7 @@ async function isShared(stack: Stack, key: string): Promise<boolean> {
   return answer?.mode === 'shared';
 }
 
-test('a Redis that loads its data faster than it estimates is used at once', async () => {
+test('a Redis that loads its data faster than it estimates is used immediately', async () => {
   const rig = await startRig();
   const stack = await startStack({ REDIS_URL: rig.proxy.url, REDIS_TIMEOUT_MS: '2000' });
   const { apiKey } = await createKey(rig.redis, { minute: 1_000_000 });

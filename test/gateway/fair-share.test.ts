@@ -60,7 +60,7 @@ test('the number of places is never exceeded, and no client waits while it may t
   fc.assert(keepsCount, { seed: FUZZ_SEED, numRuns: 300 });
 });
 
-test('a client gets at most half of the places, and a new client gets one at once, however many others wait', () => {
+test('a client gets at most half of the places, and a new client gets one immediately', () => {
   const places = share(64);
   for (const client of ['a', 'b', 'c', 'd', 'e']) for (let asked = 0; asked < 64; asked++) places.take(client);
   expect(places.held('a')).toBe(32);

@@ -74,7 +74,7 @@ function goodput(sent: readonly Sent[], startedAt: number, seconds: number): num
 }
 
 test(
-  'at five times the capacity, goodput stays at its peak, and excess requests are refused at once and cheaply',
+  'at five times the capacity, goodput stays at its peak, and excess requests are refused immediately and cheaply',
   TIMED,
   async () => {
     const { url, issueKey, admitted, residentMegabytes, timesShed } = await setUp();

@@ -46,7 +46,7 @@ test('a banned client that keeps sending loses its connection, and one that wait
   await banned.closed;
   const refilled = Math.ceil((performance.now() - startedAt) / 1_000);
   expect(banned.last).toMatch(/^HTTP\/1.1 429 .*Connection: close.*"code":"key_banned"/s);
-  // 60 refusals are sent at once, 100 with a delay, and one more for each second of refill.
+  // 60 refusals are sent immediately, 100 with a delay, and one more for each second of refill.
   expect(banned.answers).toBeGreaterThanOrEqual(159);
   expect(banned.answers).toBeLessThanOrEqual(161 + refilled);
   const { status, headers } = await send(`${stack.gateway}/v1/pets`, { key });

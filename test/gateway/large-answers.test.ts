@@ -249,7 +249,7 @@ const LARGE = Buffer.alloc(MEGABYTE, 'x');
 /** Long enough for the gateway to see the close, but shorter than the interval of its checks for closed connections. */
 const AHEAD_MS = 5;
 const ROUNDS = 5;
-/** Fewer than the connections that one client may hold, so a round reaches the core even if it holds all of its own. */
+/** Less than the maximum for one client, so that the core still gets requests if all of a round hold a connection. */
 const IN_A_ROUND = 20;
 /** Long enough for the gateway to read what was sent. */
 const LATER_MS = 100;

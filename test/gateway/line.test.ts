@@ -205,7 +205,7 @@ test('a connection with a pending response is not idle', async () => {
   expect(connections).toHaveLength(1);
 });
 
-test('after a response with Connection: close, no other is read, and all waiting requests fail at once', async () => {
+test('after a response with Connection: close, no other is read, and all waiting requests fail', async () => {
   const { ask, connections } = await lineUnderTest((socket, path, connection) => {
     if (connection > 0) socket.write(answer(path));
     // The core sends all responses in one piece and does not close the connection itself.

@@ -38,7 +38,7 @@ test('clients that disconnect before their requests are decided block no other r
   expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
 });
 
-test('the queue for a hanging core is bounded, and further requests get Retry-After at once', TIMED, async () => {
+test('the queue for a hanging core is bounded, and further requests immediately get Retry-After', TIMED, async () => {
   let silent = true;
   const core = (socket: Socket) => void (silent || socket.write(OK));
   const { stack, key, get } = await stackBefore(core, { CORE_TIMEOUT_MS: '3000' });

@@ -233,7 +233,7 @@ function pipelinesOf(to: Listener): Pipeline[] {
 }
 
 test.for(listeners)(
-  '$name: CONNECT, an ignored upgrade and malformed bytes are answered at once, after earlier requests',
+  '$name: CONNECT, an ignored upgrade and malformed bytes are answered immediately after earlier requests',
   async (to) => {
     for (const [bytes, expected] of pipelinesOf(to)) {
       for (const ends of [false, true]) {
