@@ -217,7 +217,7 @@ function* pieces(): Generator<Buffer> {
 async function askForHuge(): Promise<Socket> {
   const { socket } = await connectRaw(huge.stack.gateway);
   socket.allowHalfOpen = false;
-  // Discards what it reads.
+  // Without the listener of connectRaw, the response is not collected in memory.
   socket.removeAllListeners('data').pause();
   socket.write(
     `GET /v1/pets?huge HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${huge.key}\r\nConnection: close\r\n\r\n`,
