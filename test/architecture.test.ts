@@ -3,14 +3,14 @@ import { dirname, join, relative } from 'node:path';
 import { expect, test } from 'vitest';
 import { ROOT } from './support/process.ts';
 
-/** The rules of the layout: which folders may import what. */
+/** Layout rules: which folders may import what. */
 
 interface Source {
   readonly path: string;
   readonly text: string;
   /** Files of this project by their path from the root, and packages by name. */
   readonly imports: readonly string[];
-  /** The imports that are more than types. */
+  /** Imports of values, not only of types. */
   readonly values: readonly string[];
 }
 
@@ -71,7 +71,7 @@ test.for([
   expect(importsOf(folder, forbidden)).toEqual([]);
 });
 
-test('benchmarks and the soak test do not import packages of the tests, which npm ci does not install', () => {
+test('benchmarks and the soak test import no test packages, because npm ci does not install those', () => {
   const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'test/package.json'), 'utf8'));
   const ofTests = new RegExp(`^(${Object.keys(dependencies).join('|')})(/|$)`);
   const byPath = new Map(sources.map((source) => [source.path, source]));
@@ -142,7 +142,7 @@ test('no imports are circular', () => {
   expect(product.map(({ path }) => circleFrom(path, [])).filter((circle) => circle !== undefined)).toEqual([]);
 });
 
-test('the rules of the layout are checked on real imports', () => {
+test('the layout rules are checked against real imports', () => {
   expect(sources.length).toBeGreaterThan(80);
   expect(sources.find(({ path }) => path === 'core/core.ts')?.imports).toContain('core/store/sqlite.ts');
 });

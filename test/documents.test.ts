@@ -20,7 +20,7 @@ const DOCUMENTS = FILES.filter((file) => file.endsWith('.md'));
 const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
 
 test.for(['CORE_TIMEOUT_MS', 'DATABASE_URL', 'ban_seconds'])(
-  'the table with %s is what `npm run generate` writes from the code',
+  'the table with %s is up to date: `npm run generate` would not change it',
   (row) => {
     const text = readFileSync(SETTINGS_FILE, 'utf8');
     expect(withTables(text)).toBe(text);
@@ -30,7 +30,7 @@ test.for(['CORE_TIMEOUT_MS', 'DATABASE_URL', 'ban_seconds'])(
   },
 );
 
-/** The links and images of a document, without those to other sites. */
+/** The links and images in a document, except links to other sites. */
 const linksOf = (document: string): string[] =>
   [...read(document).matchAll(/\]\(([^)\s]+)\)/g)].map(([, link = '']) => link).filter((link) => !/^\w+:/.test(link));
 

@@ -10,13 +10,13 @@ import { temporaryFolder } from './support/stack.ts';
 
 /** `npm ci` installs what the product needs. Tests and benchmarks install their own packages. */
 
-/** Programs that are run and not imported. */
+/** Programs that are run rather than imported. */
 const PROGRAMS = ['@biomejs/biome', '@redocly/cli', 'typescript'];
 const MOST_PACKAGES = 250;
 const MOST_MEGABYTES = 250;
-/** Packages that need the Node of this project, so that npm warns if it runs on an older one. */
+/** Packages that require this project's Node. On an older Node, npm warns about them. */
 const NEWER_NODE = ['animal-store-gateway', '@prometheus-io/client', 'commander', 'http-proxy-3', 'undici'];
-/** The PATH of a person's shell. Within `npm test`, the Node of this project would come first. */
+/** The PATH of an ordinary shell. `npm test` puts this project's Node first. */
 const PERSONS_PATH = (process.env.PATH ?? '')
   .split(':')
   .filter((folder) => !folder.endsWith('/node_modules/.bin'))
@@ -50,7 +50,7 @@ test('npm ci installs at most 250 packages and 250 MB without needless warnings'
   expect(execFileSync(installed, ['--version'], { encoding: 'utf8' })).toMatch(/^v26\./);
 });
 
-test('the benchmark installs what it needs and runs after npm ci', { timeout: 300_000 }, async () => {
+test('after npm ci, the benchmark installs what it needs and runs', { timeout: 300_000 }, async () => {
   const folder = await temporaryFolder();
   const isSource = (path: string) => !/\/(node_modules|\.git|\.data)$/.test(path);
   cpSync(ROOT, folder, { recursive: true, filter: isSource, verbatimSymlinks: true });
@@ -62,7 +62,7 @@ test('the benchmark installs what it needs and runs after npm ci', { timeout: 30
   expect(bench).toMatchObject({ code: 0, out: expect.stringMatching(/^gateway +[\d,]+ /m) });
 });
 
-test('only one of several concurrent installations installs, and a killed one does not block others', async () => {
+test('of several concurrent installations, only one does the work, and a killed one does not block others', async () => {
   const folder = await temporaryFolder();
   for (const file of ['package.json', 'package-lock.json']) cpSync(join(ROOT, PEERS, file), join(folder, file));
   const install = () => {
@@ -80,7 +80,7 @@ test('only one of several concurrent installations installs, and a killed one do
   expect(readdirSync(join(folder, 'node_modules'))).toContain('fastify');
 });
 
-test.for(FOLDERS)('each package in package.json of %s is imported there', (folder) => {
+test.for(FOLDERS)('every package in the package.json of %s is imported there', (folder) => {
   const { dependencies, devDependencies } = readJson<Record<string, object>>(folder, 'package.json');
   const text = textIn(folder);
   const isUsed = (name: string) => new RegExp(`['"\`/]${name}['"\`/]`).test(text);
@@ -89,7 +89,7 @@ test.for(FOLDERS)('each package in package.json of %s is imported there', (folde
   expect(unused).toEqual([]);
 });
 
-/** The text of all files that may use the packages of a folder. Tests have their own packages. */
+/** The text of all files that may use a folder's packages. Tests have packages of their own. */
 function textIn(folder: string): string {
   const isElsewhere = folder === '.' ? /^test\/|(^|\/)(node_modules|\.git)\// : /(^|\/)node_modules\//;
   return readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })

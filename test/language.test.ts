@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { ROOT } from './support/process.ts';
 
-/** One word for one thing: words that documents, messages and help texts must not use, and what to use instead. */
+/** Words that documents, messages and help texts must not use, and what to use instead. Each thing has one word. */
 
 const GLOSSARY: readonly (readonly [not: RegExp, instead: string])[] = [
   [/\b(?:tells?|told|telling)\b/i, 'report, return, send, record, log, notify'],
@@ -30,7 +30,7 @@ const filesIn = (folder: string, ending: RegExp): string[] =>
     .map((file) => join(folder, file));
 const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
 
-/** The paragraphs and rows of a document without code. */
+/** The paragraphs and table rows of a document, without code. */
 const proseOf = (document: string): string[] =>
   read(document)
     .replaceAll(/^```[\s\S]*?^```$|^ {4}.*$|`[^`]*`|\]\([^)]*\)/gm, ' ')
@@ -38,7 +38,7 @@ const proseOf = (document: string): string[] =>
 
 const COMMENT_OR_LITERAL = /\/\*[\s\S]*?\*\/|\/\/.*|'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`/g;
 
-/** The texts in a source file: literals of more than one word. */
+/** The texts in a source file: string literals of more than one word. */
 const textsOf = (file: string): string[] =>
   [...read(file).matchAll(COMMENT_OR_LITERAL)]
     .map(([, single, double, template]) => single ?? double ?? template?.replaceAll(/\$\{[^{}]*\}/g, '') ?? '')

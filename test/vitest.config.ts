@@ -17,7 +17,7 @@ const shared = {
   maxConcurrency: 10,
 };
 
-/** More workers than CPUs, because most files mainly wait. Long ones wait for more than half of their time. */
+/** More workers than CPUs, because most files mainly wait. Long files wait for more than half of their run time. */
 const WORKERS = { long: 4, others: 4 };
 
 /** Files share a process and its loaded modules, because a new process per file takes twice the CPU time. */
@@ -35,7 +35,7 @@ const withoutLong = isThorough || isNamed ? [] : [LONG];
 const CONTAINERS = 'test/containers/**';
 const MODULES = '**/node_modules/**';
 
-/** One project for each degree of parallelism. They run one after the other, by `groupOrder`. */
+/** One project for each degree of parallelism. Projects run one after the other, in the order of `groupOrder`. */
 export default defineConfig({
   root: new URL('..', import.meta.url).pathname,
   test: {

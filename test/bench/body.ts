@@ -4,8 +4,8 @@ import { NewPet, type Pet } from '../../shared/schemas/pet.ts';
 import { timeEach } from './results/timing.ts';
 
 /**
- * Measures what a small body costs in µs: reading it with exact int64, checking it and writing it. Prints medians of
- * interleaved rounds.
+ * Measures the cost of a small body in µs: reading it with exact int64 values, validating it and writing it. Prints
+ * medians of interleaved rounds.
  *
  *     node test/bench/body.ts
  */

@@ -14,7 +14,7 @@ export interface Contender {
   /** The file with its access log. */
   readonly log: string;
   readonly keys: Keys;
-  /** The maximum number of Redis calls per decision; undefined if nothing is decided. */
+  /** The maximum number of Redis calls per decision; undefined if it makes none. */
   readonly redisCalls: number | undefined;
 }
 

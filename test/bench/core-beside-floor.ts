@@ -7,7 +7,7 @@ import { usageOf } from './machine/usage.ts';
 import type { Table } from './results/data.ts';
 import { addPets } from './setup/stage.ts';
 
-/** Compares the core with its floor, in µs of CPU per request for each operation of clients. */
+/** Compares the core with its floor (core-floor.ts), in µs of CPU per request for each operation of clients. */
 
 const CONNECTIONS = 32;
 const WARM_SECONDS = 2;
@@ -39,7 +39,7 @@ async function microsecondsOf({ pid, url }: Measured, ask: Ask): Promise<number>
   return (usageOf(pid).cpuMicroseconds - before) / requests;
 }
 
-/** Calls both without a gateway. Their databases are on the disk with the system's temporary files. */
+/** Calls both without a gateway. Their databases are on disk, in the system's temporary folder. */
 export async function coreBesideFloor(rounds: number): Promise<Table> {
   const core = await start('core-measured', 'core/main.ts', {
     PORT: '0',

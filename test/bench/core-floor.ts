@@ -7,11 +7,11 @@ import { keepTickClass } from '../../shared/process/run.ts';
 
 /**
  * The floor of the core's cost: a minimal core in one file that does only the necessary work. It reads and adds pets in
- * SQLite, syncs each commit to disk before it answers, logs and counts. It has no defences, and accepts any body that
- * JSON.parse accepts.
+ * SQLite, syncs each commit to disk before it responds, writes logs and counts requests. It has no defences, and
+ * accepts any body that JSON.parse accepts.
  */
 
-// The core does the same. Without it, this server would be slower after an idle period.
+// As in the core. Without this, the floor would be slower after an idle period.
 keepTickClass();
 const { DATABASE = '', PORT = '0' } = process.env;
 const log = pino({ base: null }, pino.destination({ sync: false, minLength: 4_096 }));
@@ -51,7 +51,7 @@ function answer({ request, response, startedAt }: Call, status: number, value: u
   log.info({ requestId, method: request.method, path: request.url, status, durationMs }, 'request');
 }
 
-// The pets that arrived in one turn of the event loop share one commit.
+// Pets that arrive in the same turn of the event loop share one commit.
 let waiting: (() => () => void)[] = [];
 
 function commit(): void {

@@ -10,11 +10,12 @@ import { keepTickClass } from '../../shared/process/run.ts';
 
 /**
  * The floor: a gateway on one page that does only the necessary work. It authenticates, decides in Redis with
- * decide.lua, forwards to the core, sends the limit headers, logs and counts. It has no defences, and relies on
- * well-behaved clients, cores and Redis servers. The real gateway's additional cost is the price of its guarantees.
+ * decide.lua, forwards to the core, sends the limit headers, writes logs and counts requests. It has no defences, and
+ * relies on well-behaved clients, cores and Redis servers. The real gateway's additional cost is the price of its
+ * guarantees.
  */
 
-// As in the gateway. Otherwise an idle time would slow the floor.
+// As in the gateway. Without this, the floor would be slower after an idle period.
 keepTickClass();
 const { CORE_URL = '', REDIS_URL = '', PORT = '0' } = process.env;
 const core = new URL(CORE_URL);
@@ -105,7 +106,7 @@ interface Answer {
 
 const IDLE_MS = 2_000;
 
-/** A connection to the core. All requests of an event loop turn are written at once. */
+/** A connection to the core. All requests of an event loop turn are sent in a single write. */
 class Wire {
   isOpen = true;
   readonly #socket = net.connect(Number(core.port), core.hostname).setNoDelay();
@@ -118,7 +119,7 @@ class Wire {
     this.#socket.on('close', () => {
       this.isOpen = false;
     });
-    // Closes before the core does. Otherwise a request could be sent just as the core closes the connection.
+    // Closes the connection before the core does. Otherwise a request could be sent just as the core closes it.
     this.#socket.setTimeout(IDLE_MS, () => {
       if (this.#waiting.length > 0) return;
       this.isOpen = false;

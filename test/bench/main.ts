@@ -1,6 +1,6 @@
 const HELP = `npm run bench -- [options]
 
-Compares the gateway with its peers on one machine: one run, interleaved, in front of one core and one Redis.
+Compares the gateway with its peers on one machine, in interleaved rounds, in front of one core and one Redis.
 
   (none)                takes about six minutes
   --quick, --full       takes about two minutes, or about fifteen
@@ -9,12 +9,12 @@ Compares the gateway with its peers on one machine: one run, interleaved, in fro
   --rounds <n>          sets the number of rounds; --seconds <n> sets their length
   --write               writes test/bench/results/speed.csv and speed.svg, or with --floor the files floor*.csv
   --floor               compares gateway and core with their floors, and measures a request, in about three minutes
-  --base <folder>       also measures the gateway of another checkout, to which the ratios refer
+  --base <folder>       also measures the gateway of another checkout, as the baseline of the ratios
   --help                prints this
 
-With --stores it measures the cost of keys in SQLite and in Redis instead: issuing, lists, a start, a backup.
+With --stores, it measures the cost of keys in SQLite and Redis instead: issuing, listing, startup and backup.
 
-With --neighbours it measures a healthy client beside each hostile neighbour instead, in about four minutes:
+With --neighbours, it measures a healthy client beside each hostile neighbour instead, in about four minutes:
 
   --only <rows>         measures only these rows, such as banned,idle
   --report              exits with 0 even if a row fails
@@ -24,7 +24,7 @@ With --neighbours it measures a healthy client beside each hostile neighbour ins
 if (process.argv.includes('--help')) {
   process.stdout.write(HELP);
 } else {
-  // A misspelt option is reported in one line; a fault of the benchmark itself keeps its stack trace.
+  // A misspelt option is reported in one line; an error in the benchmark itself keeps its stack trace.
   const other = ['neighbours', 'stores'].find((name) => process.argv.includes(`--${name}`));
   const program = other === 'neighbours' ? './neighbours/run.ts' : other === 'stores' ? './stores.ts' : './run.ts';
   await import(program).catch((fault: Error) => {

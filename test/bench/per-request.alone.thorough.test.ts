@@ -6,7 +6,7 @@ import { setStage } from './setup/stage.ts';
 test('an admitted request awaits only its decision: no step before or after it creates a promise', async () => {
   const stage = await setStage();
   const [gateway] = await countPerRequest(stage);
-  // The promises of `handle`, of the decision, of its await, of ioredis' command, and two that continue it. Timers add
+  // One promise each for `handle`, the decision, its await and ioredis' command, and two for continuations. Timers add
   // a few.
   expect(gateway?.promises).toBeLessThan(7);
   expect(gateway?.files).toBeLessThanOrEqual(25);

@@ -50,7 +50,7 @@ async function count(name: string, { pid }: Service, url: string, key: string) {
   const ask = async (times: number) => {
     for (let at = 0; at < times; at++) {
       const { status } = await send(url + LIST, { key, agent });
-      if (status !== 200) throw new Error(`${name} answered with ${status}.`);
+      if (status !== 200) throw new Error(`${name} returned ${status}.`);
     }
   };
   const file = join(folder, `${name}.json`);
@@ -66,7 +66,7 @@ async function count(name: string, { pid }: Service, url: string, key: string) {
   await sleep(SETTLE_MS);
   agent.destroy();
   const { objects, promises, scripts } = JSON.parse(readFileSync(file, 'utf8')) as Counted;
-  // Only functions that run for every request are counted, and not those of a timer that happens to run.
+  // Only functions that run for every request are counted, not those of timers that happen to fire.
   const ran = scripts
     .filter(({ url: at }) => isOurs(at))
     .map(({ calls }) => calls.filter((times) => times >= COUNTED).length)

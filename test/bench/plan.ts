@@ -13,7 +13,7 @@ export interface PlannedScenario {
   readonly scenario: Scenario;
   readonly contenders: readonly ContenderName[];
   readonly rounds: number;
-  /** The contenders that take part in every third round only. */
+  /** The contenders that take part only in every third round. */
   readonly seldom: readonly ContenderName[];
 }
 
@@ -50,7 +50,7 @@ const MODES = {
 };
 
 const SECONDS = 2;
-/** Secondary contenders take part less often unless requested, because their ratio needs less precision. */
+/** Unless requested by name, these contenders take part less often, because their ratios need less precision. */
 const SELDOM: readonly ContenderName[] = ['fastify', 'express', 'http-proxy-3'];
 /**
  * The time that a run takes in addition to its rounds: the start, the warm-up of each scenario, and the overhead of
@@ -60,7 +60,7 @@ const START_SECONDS = 25;
 const WARM_UP_SECONDS = 1.1;
 const OVERHEAD_SECONDS = 0.15;
 
-/** @throws {Error} with the valid values, if an option has an unknown value */
+/** @throws {Error} that lists the valid values, if an option has an unknown one */
 export function makePlan({ mode, only, scenario: named, rounds, seconds = SECONDS, base }: Wishes): Plan {
   check(only, Object.keys(DESCRIPTIONS), 'contender');
   check(
@@ -88,7 +88,8 @@ export function makePlan({ mode, only, scenario: named, rounds, seconds = SECOND
 
 function check(names: readonly string[] | undefined, known: readonly string[], what: string): void {
   const unknown = names?.filter((name) => !known.includes(name)) ?? [];
-  if (unknown.length > 0) throw new Error(`There is no ${what} ${unknown.join(', ')}; there are ${known.join(', ')}.`);
+  if (unknown.length > 0)
+    throw new Error(`Unknown ${what}: ${unknown.join(', ')}. The ${what}s are ${known.join(', ')}.`);
 }
 
 /**

@@ -130,8 +130,8 @@ async function load(contender: Contender, scenario: Scenario, seconds: number, r
 
 /** The reason why a round is invalid, if it is. */
 function faultOf({ requests, refused, failures }: LoadResult, { refused: share }: Scenario): string | undefined {
-  if (requests === 0) return 'no answers';
-  if (failures > 0) return `${failures} requests without an answer`;
+  if (requests === 0) return 'no responses';
+  if (failures > 0) return `${failures} requests without a response`;
   // A key over its limit is admitted once a minute, and the share of refusals in a random mix varies.
   const isClose = share === 0 ? refused === 0 : Math.abs(refused / requests - share) < (share < 1 ? 0.02 : 0.01);
   if (!isClose) return `${refused} of ${requests} refused`;

@@ -39,7 +39,7 @@ test.for<[string, Stack]>([
     sample('node-V8Worker', '1a v8::internal::ConcurrentMarking::RunMajor'),
   ],
   ['event loop, microtasks', sample('node-MainThread', ...RUN)],
-])('a sample is counted for %s', ([part, stack]) => {
+])('a sample is attributed to %s', ([part, stack]) => {
   expect(partOf(stack)).toBe(part);
 });
 

@@ -18,7 +18,7 @@ import { describeMachine } from './machine/usage.ts';
 import { timeEach } from './results/timing.ts';
 
 /**
- * Measures the steps of an admitted GET that only compute, each in a loop, in µs. `profile.ts` shows where all of the
+ * Measures the steps of an admitted GET that only use CPU, in µs, each in a loop. `profile.ts` shows where all of the
  * time is spent.
  *
  *     node test/bench/steps.ts

@@ -72,7 +72,7 @@ test('the login page explains a wrong token, and the wait after ten wrong ones',
     expect((await answered).status()).toBe(200);
   }, 30_000);
   await isShown(page);
-  // The browser logs these itself, whatever the page does with them.
+  // The browser itself logs these responses, whatever the page does with them.
   expect(faults.filter((fault) => !/status of (401|429)/.test(fault))).toEqual([]);
 });
 

@@ -70,7 +70,7 @@ test('an entry shows time, actor, target as a link, each changed field, reason a
   expect([...faults, ...second.faults]).toEqual([]);
 });
 
-test('at 1280 pixels no reason wraps within a word of usual length', async () => {
+test('at 1280 px, a reason never wraps within a word of ordinary length', async () => {
   const key = await stack.issueKey({ name: 'international shipping', plan: 'free' });
   const reason = 'subscription upgraded';
   // Long values in one column make the others narrower.
@@ -125,7 +125,7 @@ test('filters are part of the URL and survive a reload and paging', async () => 
 
   await page.getByRole('link', { name: 'Clear' }).click();
   await expect.poll(async () => (await textsOf(page))[0]).toContain('why not');
-  // Of a pasted key, only the id is used.
+  // Only the id of a pasted key is used.
   await page.getByLabel('Target').fill(key);
   await page.getByRole('button', { name: 'Filter' }).click();
   await expect.poll(() => rows(page).count()).toBe(2);
@@ -163,7 +163,7 @@ test('the download has every entry that the filters select, as ctl prints it, wi
   expect(faults).toEqual([]);
 });
 
-test('a download stops at 10,000 entries with a note, and a failed one gives the reason', async () => {
+test('a download stops at 10,000 entries with a note, and a failed download shows the reason', async () => {
   const { page } = await openConsole(browser, stack, LOG);
   const entry = { id: '1-1', at: '', actor: 'a', action: 'ban.lift', target: '0', reason: '', via: 'api', changes: [] };
   const ofDownload = ({ pathname, searchParams }: URL) =>
@@ -178,12 +178,12 @@ test('a download stops at 10,000 entries with a note, and a failed one gives the
   expect((await downloaded(page)).trim().split('\r\n')).toHaveLength(1 + 10_000);
   expect(asked).toEqual([null, ...Array.from({ length: 9 }, (_, at) => `${at + 1}-0`)]);
   await page.getByText('The file has the newest 10,000 entries.').waitFor();
-  await page.route(ofDownload, (route) => route.fulfill({ status: 503, json: { message: 'The log is away.' } }));
+  await page.route(ofDownload, (route) => route.fulfill({ status: 503, json: { message: 'The log is unavailable.' } }));
   await page.getByRole('button', { name: 'Download CSV' }).click();
-  await page.getByText('The download failed. The log is away.').waitFor();
+  await page.getByText('The download failed. The log is unavailable.').waitFor();
 });
 
-test('a page is filled by further calls if one call finds too few entries', async () => {
+test('if one call finds too few entries, further calls fill the page', async () => {
   const { page, faults } = await openConsole(browser, stack, '/console/health');
   await page.route(
     ({ pathname, searchParams }) => pathname === '/activity' && !searchParams.has('after'),
@@ -194,7 +194,7 @@ test('a page is filled by further calls if one call finds too few entries', asyn
   expect(faults).toEqual([]);
 });
 
-test('the pages of a key and of the plans show their last 5 entries and link to all of them', async () => {
+test('the pages for a key and for the plans show the last 5 entries about them and link to all entries', async () => {
   const key = await stack.issueKey({ name: 'carded' });
   const id = idOf(key);
   for (let minute = 1; minute <= 6; minute++)

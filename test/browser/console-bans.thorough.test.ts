@@ -42,7 +42,7 @@ test.for([1_280, 375])(
   },
 );
 
-test('a page beyond the end of a list says so instead of calling the list empty', async () => {
+test('a page beyond the end of a list reports this instead of an empty list', async () => {
   await stack.issueKey({ name: 'only one' });
   const { page, faults } = await openConsole(browser, stack, '/console/keys?offset=500');
   await page.getByText('The list ends before this page.').waitFor();
@@ -51,7 +51,7 @@ test('a page beyond the end of a list says so instead of calling the list empty'
   expect(faults).toEqual([]);
 });
 
-test('the minutes of a key show what its bans refused, even after they are lifted', async () => {
+test('the minutes of a key show how many requests its bans refused, even after they are lifted', async () => {
   const key = await stack.issueKey({ name: 'lifted', minute: 1 });
   for (let sent = 0; sent < 9; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);

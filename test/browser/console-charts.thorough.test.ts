@@ -16,7 +16,7 @@ const stack = await startStack();
 const key = await stack.issueKey({ name: 'once' });
 await send(`${stack.gateway}/v1/pets`, { key });
 
-/** Makes each canvas keep the texts that were last painted on it. */
+/** Makes each canvas record the texts that were last painted on it. */
 const KEEP_TEXTS = `
   const { clearRect, fillText } = CanvasRenderingContext2D.prototype;
   CanvasRenderingContext2D.prototype.clearRect = function (...area) {
@@ -64,7 +64,7 @@ const CLOCK = /^\d\d:\d\d$/;
 const DATE = /^\d{1,2} [A-Z][a-z]{2}$/;
 const P50 = [67, 56, 202];
 
-/** Minutes between the first two of some times. */
+/** The minutes between the first two times. */
 function apart([first = '', second = '']: readonly string[]): number {
   const minutes = (time: string) => Number(time.slice(0, 2)) * 60 + Number(time.slice(3));
   return (minutes(second) - minutes(first) + 1_440) % 1_440;

@@ -17,7 +17,7 @@ const PATIENCE = { timeout: 30_000 };
 
 const browser = await openBrowser();
 
-test('the Health page shows which core is down, since when and why, and how Redis answers', async () => {
+test('the Health page shows which core is down, since when and why, and the state of Redis', async () => {
   const port = await freePort();
   const DATABASE_URL = `sqlite:${await temporaryFolder()}/other.db`;
   const stops = await startCore(readCoreSettings({ PORT: String(port), DATABASE_URL }), readableLog().logger);
@@ -51,7 +51,7 @@ test('the Health page shows which core is down, since when and why, and how Redi
   await expect.poll(() => checks.innerText(), PATIENCE).toMatch(isGood);
   server.pause();
   await expect.poll(() => checks.innerText(), PATIENCE).toMatch(/\bredis\s+(Unknown|Fault)\b/);
-  // Results from before the outage are not shown as if they still held.
+  // Results from before the outage are not shown as current.
   expect(await checks.innerText()).not.toMatch(isGood);
   server.resume();
   await expect.poll(() => checks.innerText(), PATIENCE).toMatch(isGood);
@@ -60,7 +60,7 @@ test('the Health page shows which core is down, since when and why, and how Redi
   expect(faults.filter((fault) => !fault.startsWith('Failed to load resource'))).toEqual([]);
 });
 
-test('the Health page shows which workers serve, and that its numbers cover all of them', async () => {
+test('the Health page shows which workers are serving, and that its numbers cover all of them', async () => {
   const workers = await startWorkers();
   const { page } = await openConsole(browser, workers as unknown as Stack, '/console/health');
   await page.getByText('The numbers cover 2 of 2 workers of this gateway').waitFor(PATIENCE);

@@ -21,7 +21,7 @@ test.for([
   [1_280, 'light'],
   [375, 'dark'],
 ] as const)(
-  'at %i px an issued key is shown whole, can be copied, and the dialog asks once before it closes without a copy',
+  'at %i px, an issued key is shown in full and can be copied; if it is not, the dialog asks once before it closes',
   async ([width, scheme]) => {
     const { page, faults } = await openConsole(browser, stack, '/console/keys', {
       ...{ viewport: { width, height: 800 }, colorScheme: scheme },
@@ -70,8 +70,8 @@ test.for([
     const leaving = await asked;
     expect(leaving.type()).toBe('beforeunload');
     await leaving.dismiss();
-    // Escape must not close the dialog, because nothing else shows the key. Chromium does not let a script prevent every
-    // one of several presses.
+    // Escape must not close the dialog, because nothing else shows the key. Chromium does not let a script block all of
+    // several presses.
     for (let pressed = 0; pressed < 6; pressed++) {
       await page.keyboard.press('Escape');
       await question(page).getByLabel('API key').waitFor();
@@ -151,7 +151,7 @@ test('a key is disabled, enabled, rotated, banned, unbanned and, after confirmat
 
   await press(page, 'Revoke');
   await question(page).waitFor();
-  // Pressing Enter once too often must not revoke.
+  // Pressing Enter once too often must not revoke the key.
   await page.keyboard.press('Enter');
   await question(page).waitFor({ state: 'detached' });
   expect((await ask(key)).status).toBe(200);
@@ -242,7 +242,7 @@ test('a key is found by its name, a part of it, its id and the whole key, and a 
   expect(faults).toEqual([]);
 });
 
-test('the URL holds the filters and the page of the list of keys, and an empty list says so', async () => {
+test('the URL contains the filters and the page of the key list, and an empty list says so', async () => {
   for (let at = 0; at < 27; at++) await stack.issueKey({ name: `herd ${at}`, plan: 'business' });
   const { page, faults } = await openConsole(browser, stack, '/console/keys');
   const names = page.locator('tbody .name');

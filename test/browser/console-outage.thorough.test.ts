@@ -46,7 +46,7 @@ test('the console shows an outage of Redis, rejected plan values, and the loss o
   await page.getByText('is rejected').waitFor({ state: 'detached' });
   await rowOf(page, 'In force', 'Free').getByText('61', { exact: true }).waitFor();
 
-  // A type that no gateway can read, until somebody deletes it.
+  // No gateway can read a value of this type, until somebody deletes it.
   await redis.multi().del('gateway:plans').set('gateway:plans', 'text').exec();
   await shows(/Plan table[\s\S]*cannot be read; the last good one stays in force[\s\S]*Since \d\d:\d\d/);
   const ready = async () => (await send(`${stack.adminUrl}/readyz`)).text;
@@ -58,7 +58,7 @@ test('the console shows an outage of Redis, rejected plan values, and the loss o
   // Without client requests, only failed reads of keys and plans show the outage.
   await state.getByText('Redis is not connected. The data on this page is out of date.').waitFor(PATIENCE);
   await shows(/Redis is away[\s\S]*Decisions are local[\s\S]*Since \d\d:\d\d/);
-  // Data that was read before stays visible, with a note that it is old.
+  // Data that was read before the outage stays visible, with a note that it is out of date.
   await page.getByText('Not up to date: Redis is not connected.').first().waitFor();
   await rowOf(page, 'In force', 'Free').getByText('61', { exact: true }).waitFor();
   for (const path of ['/console/keys', '/console/bans', `/console/key?id=${idOf(key)}`]) {
@@ -102,7 +102,7 @@ test('a value of the wrong type in Redis is named, and Redis is not reported as 
   await page.getByText('Redis is away').waitFor({ state: 'detached' });
 });
 
-test('a single request without an answer raises no alarm', async () => {
+test('a single request without a response does not change the state that is shown', async () => {
   const stack = await startStack();
   const { page } = await openConsole(browser, stack, '/console/bans');
   const missed = new Set<string>();
@@ -115,7 +115,7 @@ test('a single request without an answer raises no alarm', async () => {
   const seen: string[] = [];
   const look = async () => void seen.push(await page.locator('#state').innerText());
   const looking = setInterval(() => look().catch(() => {}), 50);
-  // By then every request has been repeated and answered.
+  // By then, every request has been repeated and answered.
   await expect.poll(() => [...missed].sort(), PATIENCE).toEqual(['/bans', '/traffic']);
   for (let answered = 0; answered < 3; answered++) await page.waitForResponse('**/traffic');
   clearInterval(looking);

@@ -86,7 +86,7 @@ test('a request refused by a ban links to the bans and to an existing heading of
   await opened(page).getByRole('link', { name: 'Runbook' }).click();
   await page.getByRole('heading', { name: 'A client complains of 429' }).waitFor();
   expect(await page.locator(':target').count()).toBe(1);
-  // The key is gone.
+  // The console requests the revoked key, which returns 404.
   expect(faults.filter((fault) => !fault.includes('404'))).toEqual([]);
 });
 
@@ -126,7 +126,7 @@ test('filters are part of the URL and are kept while paging, and an invalid one 
   await page.getByLabel('Key id').fill(key);
   await page.getByRole('button', { name: 'Filter' }).click();
   await expect.poll(() => page.locator('tr.opens').count()).toBe(50);
-  // Of a pasted key, only the id is kept.
+  // Only the id of a pasted key is kept.
   expect(new URL(page.url()).search).toBe(`?keyId=${idOf(key)}&status=2xx`);
   await page.getByRole('button', { name: 'Older' }).click();
   await expect.poll(() => idsIn(page)).toEqual(['m-4', 'm-3', 'm-2', 'm-1', 'm-0']);
@@ -157,8 +157,11 @@ test('filters are part of the URL and are kept while paging, and an invalid one 
 });
 
 test.for([
-  ['the fraction of a second', { from: '2026-07-01T10:00:10.101Z', to: '2026-07-01T10:00:13.601Z' }],
-  ['the hour that the clocks repeat', { from: '2026-10-25T00:30:00.000Z', to: '2026-10-25T01:30:00.000Z' }],
+  ['fractions of a second', { from: '2026-07-01T10:00:10.101Z', to: '2026-07-01T10:00:13.601Z' }],
+  [
+    'the hour that is repeated when clocks change',
+    { from: '2026-10-25T00:30:00.000Z', to: '2026-10-25T01:30:00.000Z' },
+  ],
 ] as const)('changing another filter preserves the period, even %s', async ([, period]) => {
   const query = new URLSearchParams(period);
   const { page, faults } = await openConsole(browser, stack, `/console/requests?${query}`, {

@@ -44,7 +44,7 @@ async function described(page: Page): Promise<{ name: string; isRefused: boolean
     }));
 }
 
-/** The disabled buttons of every page, each as page, name and reason, and the names of the enabled ones. */
+/** Every page's disabled buttons, each as page, name and reason, and the names of its enabled buttons. */
 async function buttonsOf(page: Page): Promise<{ refused: string[]; usable: string[] }> {
   const [refused, usable] = [new Set<string>(), new Set<string>()];
   for (const link of ['Keys', 'acme', 'Plans', 'Bans', 'Access', 'Audit log', 'Health']) {

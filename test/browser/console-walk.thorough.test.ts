@@ -13,7 +13,7 @@ import { startStack } from '../support/stack.ts';
 const browser = await openBrowser();
 const stack = await startStack();
 
-/** Counts clicks as the browser sees them. A choice from a list counts as one click. */
+/** Counts the clicks that the browser receives. A choice from a list counts as one click. */
 async function startWalk() {
   const { page } = await openConsole(browser, stack);
   let clicks = 0;

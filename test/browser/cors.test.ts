@@ -18,7 +18,7 @@ async function elsewhere(): Promise<{ page: Page; origin: string }> {
   return { page, origin };
 }
 
-/** @returns what a script on the page can read, or the name of the error if the browser withholds the answer */
+/** @returns what a script on the page can read, or the name of the error if the browser withholds the response */
 const fetchIn = (page: Page, url: string, init: object = {}): Promise<unknown> =>
   page.evaluate(`
     fetch(${JSON.stringify(url)}, ${JSON.stringify(init)}).then(

@@ -119,7 +119,7 @@ test('a ban is shown with the time at which it expires', async () => {
   const { page } = await openReference();
   await pasteKey(page, key);
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'a test' });
-  // Ten minutes from now may be tomorrow, which is shown with its date.
+  // Ten minutes from now may be tomorrow. The date is shown then.
   await page.getByText(/was too loud is banned until (\d+ \w+, \d\d:\d\d|\d\d:\d\d:\d\d)\. /).waitFor();
   await page.getByText(/^Banned until (\d+ \w+, \d\d:\d\d|\d\d:\d\d:\d\d)$/).waitFor();
 });
@@ -154,7 +154,7 @@ test('the page requests limits at most every 5 s, only while it is visible, and 
   expect(asked).toBe(0);
 });
 
-test('a key that is not accepted is checked again once a minute, and shown when it works again', async () => {
+test('a rejected key is checked again once a minute, and is shown when it works again', async () => {
   const key = await stack.issueKey({ name: 'back again' });
   const path = `/keys/${idOf(key)}`;
   const { page } = await openReference();
@@ -280,7 +280,7 @@ test.for([
   expect(found).toEqual([]);
   expect(passed).toBeGreaterThan(100);
   expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(width);
-  // axe-core compares the texts with this ground.
+  // axe-core checks the contrast of texts against this background.
   const ground = await page.evaluate('getComputedStyle(document.documentElement).backgroundColor');
   expect(ground).toBe(colorScheme === 'dark' ? 'rgb(20, 23, 27)' : 'rgb(255, 255, 255)');
   expect(faults).toEqual([]);

@@ -36,7 +36,7 @@ interface Export {
   }[];
 }
 
-/** Starts a collector of traces in JSON that keeps all spans. @param host the address on which it listens */
+/** Starts a collector that accepts traces as JSON and keeps all spans. @param host the address on which it listens */
 async function otlpCollector(host: string): Promise<{ url: string; spans: readonly Span[] }> {
   const spans: Span[] = [];
   const url = await serveHttp(async (request, response) => {
@@ -59,7 +59,7 @@ const engine = inject('engineSocket');
 const docker = dockerOn(engine);
 const NETWORK = 'images';
 const MOST_OVER_BASE = 120e6;
-/** The time after which the Dockerfile's health check marks a container as unhealthy. */
+/** The time after which the Dockerfile's health check reports a container as unhealthy. */
 const LATEST_START_MS = 60_000;
 
 const say = (text: string) => void process.stdout.write(`${text}\n`);

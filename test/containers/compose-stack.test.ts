@@ -15,7 +15,7 @@ import { type EverydayLoad, type Noted, readAndWrite } from '../support/load.ts'
 import { webhookReceiver } from '../support/webhook-receiver.ts';
 import { eventually } from '../support/workers.ts';
 
-/** The faults of containers: a crash, a stop and a start, and a replacement. */
+/** The faults of a container: it crashes, is stopped and started, or is replaced. */
 
 /** Each function returns once the fault is over and all started containers are healthy. */
 interface Mishaps {
@@ -85,7 +85,7 @@ const CLIENTS = `http://${PUBLISH_ON}:8080`;
 const ADMIN = 'http://127.0.0.1:9090';
 const ALERTMANAGER = 'http://127.0.0.1:9093';
 const CONNECTIONS = 8;
-/** The maximum pause on a connection after an answer. */
+/** The maximum pause on a connection after a response. */
 const PAUSE_MS = 40;
 const OWNER = 'me';
 /** The services to start, along with those they depend on. Grafana is left out, because Debian does not package it. */
@@ -111,8 +111,8 @@ const REFUSED = /^(GET|POST) (ECONNREFUSED|ECONNRESET|EPIPE|503)$/;
 
 /** The allowed effects on clients, by service and fault. Any other fault must go unnoticed. */
 const NOTICED: Readonly<Record<string, Partial<Record<keyof Mishaps, RegExp>>>> = {
-  // A write whose connection was cut may have taken effect, so it is not retried. Only such writes may fail: with a
-  // 502, or, if the client's connection has already served a request, because haproxy closes it.
+  // A write whose connection was cut may have taken effect, so it is not retried. Only such writes may fail. They get a
+  // 502, or a reset if haproxy closes a client connection that has already served a request.
   'gateway-1': { crash: /^POST (502|ECONNRESET)$/ },
   'gateway-2': { crash: /^POST (502|ECONNRESET)$/ },
   'core-1': { crash: /^POST 502$/ },

@@ -34,7 +34,7 @@ async function startRegistry(): Promise<void> {
 
 const engine = inject('engineSocket');
 const docker = dockerOn(engine);
-/** A docker command that lets npm use the machine's network in builds, and passes all arguments on. */
+/** A docker command that passes all arguments on, and lets npm use the machine's network during builds. */
 const DOCKER = `#!/bin/sh
 if [ "$1" = build ]; then shift; set -- build --network host "$@"; fi
 exec "$DOCKER" "$@"

@@ -10,7 +10,8 @@ declare module 'vitest' {
 }
 
 /**
- * The test files that need no service images. Building those takes minutes, unless an earlier run has left them behind.
+ * The test files that need no service images. Building the images takes minutes, unless an earlier run has left them
+ * behind.
  */
 const NEED_BASE_ONLY = ['built-images', 'pinned-base'];
 

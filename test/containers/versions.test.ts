@@ -4,9 +4,9 @@ import { makePostgresOfNpm, makeService } from '../support/containers/stand-ins.
 import { startProcess } from '../support/process.ts';
 
 /**
- * Runs the tests of limiter and store on versions of Redis and PostgreSQL that the machine does not have. test/support
- * starts these versions with testcontainers, as it does whenever an engine runs. The images come from Debian 13 and
- * npm, neither of which has Redis 7.2. On Debian 12, the other tests use Redis 7.0 and PostgreSQL 15.
+ * Runs the tests of limiter and store on versions of Redis and PostgreSQL that are not installed on the machine.
+ * test/support starts these versions with testcontainers, as it does whenever an engine runs. The images come from
+ * Debian 13 and npm, neither of which has Redis 7.2. On Debian 12, the other tests use Redis 7.0 and PostgreSQL 15.
  */
 
 const engine = inject('engineSocket');

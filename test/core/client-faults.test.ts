@@ -12,7 +12,7 @@ import { fact, TIMED } from '../support/timed.ts';
 
 test('the timeout covers the whole call, including the queue for a connection', TIMED, async () => {
   const store = clientOf(await faultyCore(() => {}), { timeoutMs: 300, connections: 1 });
-  // Node's timers count from the start of the current turn, which may be long ago on a busy machine.
+  // Node's timers count from the start of the current event loop turn, which may be long ago on a busy machine.
   await sleep(1);
   const [first, second] = await Promise.all([
     timed(faultOf(store.getPet(1n))),
@@ -27,7 +27,7 @@ test('the timeout covers the whole call, including the queue for a connection', 
   expect(second.ms).toBeLessThan(280);
 });
 
-test('an endless answer is aborted at the timeout', TIMED, async () => {
+test('an endless response is aborted at the timeout', TIMED, async () => {
   const core = await coreThatAnswers('HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{');
   const { result, ms } = await timed(faultOf(clientOf(core.url).getPet(1n, { timeoutMs: 100 })));
   await fact(() => expect(result.code).toBe('timeout'));
@@ -53,7 +53,7 @@ test('the caller can abort a call before it is sent, in flight and between attem
   expect(core.heads).toHaveLength(1);
 });
 
-test('an aborted walk over pages reads no further page', async () => {
+test('iterating over pages requests no further page once it is aborted', async () => {
   const core = await coreThatAnswers(answer('200 OK', `[${PET}]`, 'link: </v1/pets?after=7>; rel="next"\r\n'));
   const leaving = new AbortController();
   const walk = clientOf(core.url).pets({ status: 'sold' }, { signal: leaving.signal });
@@ -108,7 +108,7 @@ test('a call whose connection breaks is sent three times for GET and POST, and o
   expect(new Set(keys).size).toBe(1);
 });
 
-test('PATCH and DELETE are retried if they cannot have arrived', async () => {
+test('PATCH and DELETE are retried if they cannot have reached the core', async () => {
   const port = await freePort();
   const store = clientOf(`http://127.0.0.1:${port}`);
   const changed = store.changePet(7n, { name: 'Rex' });
@@ -126,7 +126,7 @@ test('PATCH and DELETE are retried if they cannot have arrived', async () => {
   expect(await removed).toBeUndefined();
 });
 
-/** A proxy of a real core that cuts the connection instead of returning the first answer. */
+/** A proxy in front of a real core. It cuts the connection instead of returning the first response. */
 function lossyWay(core: string): Promise<string> {
   let lost = false;
   return faultyCore((socket, request) => {
@@ -141,7 +141,7 @@ function lossyWay(core: string): Promise<string> {
   });
 }
 
-test('a POST whose answer was lost is retried, and its pet exists once', async () => {
+test('a POST whose response was lost is retried, and its pet exists once', async () => {
   const { core } = await startStack();
   const store = clientOf(await lossyWay(core));
   const pet = await store.createPet({ name: 'Rex', categoryId: 1 });
@@ -150,7 +150,7 @@ test('a POST whose answer was lost is retried, and its pet exists once', async (
 });
 
 test.for(['502 Bad Gateway', '503 Service Unavailable', '504 Gateway Timeout'])(
-  '%s is retried with any body',
+  '%s is retried, whatever its body',
   async (status) => {
     const core = await coreThatAnswers(answer(status, '<h1>proxy</h1>'), unavailable(), answer('200 OK', PET));
     expect(await clientOf(core.url).getPet(7n)).toMatchObject({ id: 7n });
@@ -158,7 +158,7 @@ test.for(['502 Bad Gateway', '503 Service Unavailable', '504 Gateway Timeout'])(
   },
 );
 
-test('unavailability is reported after three attempts, or at once for PATCH; other errors are reported at once', async () => {
+test('an unavailable core gets three attempts, but only one for PATCH or after any other error', async () => {
   const core = await coreThatAnswers(unavailable());
   const store = clientOf(core.url);
   expect(await faultOf(store.getPet(7n))).toMatchObject({ code: 'unavailable', status: 503, message: 'Not now.' });

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { ROOT, startProcess } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 
-/** The client of the store as a package, installed into an empty project. */
+/** The store client as a package, installed into an empty project. */
 
 const CLIENT = 'shared/client';
 

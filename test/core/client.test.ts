@@ -110,7 +110,7 @@ test('the client sends its token', async () => {
   expect(() => createStoreClient({ url: core, token: 'with a line end\n' })).toThrow(TypeError);
 });
 
-test('the same idempotency key returns the same answer, and another body with it is a conflict', async () => {
+test('the same idempotency key returns the same response, and another body with it is a conflict', async () => {
   const store = await freshStore();
   const sent = { name: 'Rex', categoryId: 1 };
   const first = await store.createPet(sent, { idempotencyKey: 'import 1' });
@@ -137,16 +137,16 @@ test.for([
   ['no body', answer('200 OK', ''), 200],
   ['an error of another shape', answer('404 Not Found', '<h1>404</h1>'), 404],
   ['a redirection', answer('302 Found', '', 'location: /\r\n'), 302],
-  ['an answer other than HTTP', 'SSH-2.0-OpenSSH_9.6\r\n', 0],
+  ['a response other than HTTP', 'SSH-2.0-OpenSSH_9.6\r\n', 0],
   ['headers of 20 kB', answer('200 OK', PET, `x: ${'x'.repeat(20_000)}\r\n`), 0],
   ['two lengths', answer('200 OK', PET, 'content-length: 2\r\n'), 0],
-] as const)('%s is reported as an invalid answer', async ([, garbage, status]) => {
+] as const)('%s is reported as an invalid response', async ([, garbage, status]) => {
   const core = await coreThatAnswers(garbage);
   expect(await faultOf(clientOf(core.url).getPet(7n))).toMatchObject({ code: 'invalid_answer', status });
   expect(core.heads).toHaveLength(1);
 });
 
-test('a link to the next page without a valid start is reported as an invalid answer', async () => {
+test('a link to the next page without a valid start is reported as an invalid response', async () => {
   const core = await coreThatAnswers(answer('200 OK', '[]', 'link: </v1/pets?after=x>; rel="next"\r\n'));
   expect(await faultOf(clientOf(core.url).listPets())).toMatchObject({ code: 'invalid_answer', status: 200 });
   const other = await coreThatAnswers(answer('200 OK', `[${PET}]`, 'link: </v1/pets>; rel="first"\r\n'));
@@ -174,7 +174,7 @@ test('closing the client finishes calls in flight and refuses later ones', async
   expect(await faultOf(store.getPet(7n))).toMatchObject({ code: 'aborted', message: 'The client is closed.' });
 });
 
-test('a URL that is not an origin is refused at once', () => {
+test('a URL that is not an origin is refused immediately', () => {
   expect(() => createStoreClient({ url: 'core:7001' })).toThrow();
   const fault = new TypeError('url must be an origin such as http://127.0.0.1:7001.');
   for (const url of ['http://127.0.0.1:7001/v1', 'http://u:p@127.0.0.1', 'http://a/?x', 'http://a/#x', 'ftp://a', ''])

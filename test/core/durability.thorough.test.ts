@@ -13,15 +13,15 @@ import { thoroughly } from '../support/thorough.ts';
 const KILLS = thoroughly(100, 25);
 const CLIENTS = 16;
 
-/** The acknowledged pets, and the idempotency keys of pets that are sent until they are acknowledged. */
+/** The acknowledged pets, and the idempotency keys of pets that are sent again until they are acknowledged. */
 interface Ledger {
   readonly acknowledged: Map<string, string>;
   readonly keys: Map<string, string>;
 }
 
 /**
- * One client, which adds pets with unique names until the core is killed. Half of them have idempotency keys, and are
- * sent again to the next core if they were not acknowledged.
+ * One client, which adds pets with unique names until the core is killed. Half of the pets have idempotency keys. If
+ * they were not acknowledged, they are sent again to the next core.
  */
 async function addUntilKilled(core: string, ledger: Ledger, agent: http.Agent): Promise<void> {
   for (const [name, key] of ledger.keys)

@@ -13,7 +13,7 @@ function* insertThenFail(): Transaction<void> {
   throw new Error('on purpose');
 }
 
-test('the writes of one turn of the event loop are one commit, and only a failed one is rolled back', async () => {
+test('all writes of one event loop turn share a commit, and only a failed write is rolled back', async () => {
   const commits: number[] = [];
   const store = new SqliteStore(`${await temporaryFolder()}/store.db`, (count) => commits.push(count));
   const writes = [
@@ -32,7 +32,7 @@ test('the writes of one turn of the event loop are one commit, and only a failed
   await store.close();
 });
 
-test('a failed commit fails all of its writes, and the next one works', async () => {
+test('a failed commit fails all of its writes, and the next commit succeeds', async () => {
   const folder = await temporaryFolder();
   const store = new SqliteStore(`${folder}/store.db`);
   const locking = new DatabaseSync(`${folder}/store.db`);

@@ -16,7 +16,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
   const withKey = (key: string | string[]) => ({ headers: { 'idempotency-key': key } });
   const count = async () => ((await send(`${pets}?limit=100`)).json as unknown[]).length;
 
-  test('a repeated request with the same idempotency key and body returns the first answer and creates no pet', async () => {
+  test('a request repeated with its idempotency key and body gets the first response and creates no pet', async () => {
     const before = await count();
     const first = await post(pets, rex, withKey('"k1"'));
     const again = await post(pets, ' { "categoryId": 9007199, "name": "R\\u0065x" } ', withKey('k1'));
@@ -24,7 +24,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect(await count()).toBe(before + 1);
   });
 
-  test('concurrent requests with the same idempotency key get the same answer and create one pet', async () => {
+  test('concurrent requests with the same idempotency key get the same response and create one pet', async () => {
     const before = await count();
     const answers = await Promise.all(Array.from({ length: 25 }, () => post(pets, rex, withKey('k2'))));
     expect(new Set(answers.map(({ status, text }) => `${status} ${text}`)).size).toBe(1);
@@ -43,7 +43,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     }
   });
 
-  test('a refusal by a rule of the store is also stored as an answer', async () => {
+  test('a refusal by a rule of the store is also stored as the response', async () => {
     const sold = ((await post(pets, { ...rex, status: 'sold' })).json as { id: number }).id;
     const order = () => post(`${stack.core}/v1/store/orders`, { petId: sold }, withKey('k4'));
     const first = await order();
@@ -67,7 +67,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect((await post(pets, rex, withKey('k5'))).status).toBe(201);
   });
 
-  test('the answer for an idempotency key survives a restart and is forgotten after a day', async () => {
+  test('the response for an idempotency key survives a restart and is forgotten after a day', async () => {
     const first = await post(pets, rex, withKey('k6'));
     const restarted = await startStack({ DATABASE_URL: url });
     expect((await post(`${restarted.core}/v1/pets`, rex, withKey('k6'))).text).toBe(first.text);

@@ -13,7 +13,7 @@ const BYTES = 65_536;
 const MOST_MS = 5;
 const TIMES = 15;
 
-/** A value that is nested as deeply as 64 kB allow. */
+/** A value that is nested as deeply as 64 kB allows. */
 const nested = (open: string, inner: string, close: string): string => {
   const depth = Math.floor((BYTES - inner.length) / (open.length + close.length));
   return open.repeat(depth) + inner + close.repeat(depth);
@@ -40,7 +40,7 @@ function nestedAnew(levels: number, membersEach: number, value: string): string 
     text += `{${Array.from({ length: membersEach - 1 }, () => `${name()}${value},`).join('')}${name()}`;
   return `${text}${value}${'}'.repeat(levels)}`;
 }
-/** A list of objects, each with new names. */
+/** A list of objects, each with new member names. */
 function listAnew(item: () => string): string {
   let text = '[';
   for (let next = item(); text.length + next.length < BYTES - 8; next = item()) text += `${next},`;
@@ -48,7 +48,7 @@ function listAnew(item: () => string): string {
 }
 const pyramid = `${'['.repeat(31)}${']'.repeat(31)},`;
 
-/** Each call of a function returns another text. */
+/** Functions return a different text on each call. */
 const SHAPES: readonly [name: string, text: string | (() => string)][] = [
   ['arrays in arrays', nested('[', '1e5', ']')],
   ['objects in objects', nested('{"":', '1e5', '}')],

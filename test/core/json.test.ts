@@ -48,7 +48,7 @@ test.for([
   ['members', '{"a":{"b":1,"c":2}}'],
   ['items', '[[1,2],[]]'],
   ['both', '[{"a":[]},1]'],
-] as const)('the limit of values applies to all objects and arrays together: %s', ([, text]) => {
+] as const)('the limit on the number of values applies to all objects and arrays together: %s', ([, text]) => {
   const count = text === '[[1,2],[]]' ? 5 : 4;
   expect(parseJson(Buffer.from(text), count)).toEqual(JSON.parse(text));
   expect(() => parseJson(Buffer.from(text), count - 1)).toThrow(
@@ -89,7 +89,7 @@ test.for([
   expect(BigInt(read(text) as number)).toBe(value);
 });
 
-test('a number of any length is read in one pass', { timeout: 10_000 }, () => {
+test('a number of any length is read in a single pass', { timeout: 10_000 }, () => {
   const zeros = '0'.repeat(200_000);
   for (const text of [`1${zeros}1`, `1.${zeros}1`, `1${zeros}`, `0.${zeros}1e3`, `1e${zeros}1`])
     expect(typeof read(text)).toBe('number');

@@ -10,7 +10,7 @@ import { BOUNDLESS } from '../support/workers.ts';
 
 const RESTARTS = thoroughly(20, 6);
 const CLIENTS = 16;
-/** Short enough for requests to be in flight at every stop. Without a pause, they would overload the machine. */
+/** Short enough for requests to be in flight at every stop. Without a pause, requests would overload the machine. */
 const PAUSE_MS = 20;
 
 test(`${RESTARTS} restarts of cores under load behind the gateway cause no failed request`, async () => {

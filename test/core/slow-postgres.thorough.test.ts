@@ -95,7 +95,7 @@ test(
     expect(watched.statuses).toEqual([200]);
     expect(watched.longestMs).toBeLessThan(LONGEST_MS);
     expect(outcomes(answers)).toEqual(['503 1']);
-    // By now, the check has closed its connection. A new one is accepted but gets no answers.
+    // By now, the check has closed its connection. A new connection is accepted but gets no replies.
     expect((await watchReadiness(system.cores)).statuses).toEqual([200]);
     resume();
     await expect

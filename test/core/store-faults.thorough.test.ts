@@ -24,7 +24,7 @@ test.for([
   ['a disk failure', '58030', 503],
   ['a read-only database', '25006', 503],
   ['an invalid statement', '42703', 500],
-] as const)('%s in PostgreSQL (code %s) is answered with %i and logged with its cause', async ([, code, status]) => {
+] as const)('on %s in PostgreSQL (code %s), a request gets %i, and the cause is logged', async ([, code, status]) => {
   const url = await emptyPostgres();
   const stack = await startStack({ DATABASE_URL: url });
   await onPostgres(
@@ -105,7 +105,7 @@ test('a core with a read-only PostgreSQL is not ready, and one with a locked tab
   expect((await post(`${stack.core}/v1/pets`, REX)).status).toBe(503);
 });
 
-test('a core with SQLite on a full disk answers writes with 503 and still serves reads', async () => {
+test('a core with SQLite on a full disk returns 503 for writes and still serves reads', async () => {
   const folder = await temporaryFolder();
   const environment = { PORT: '0', DATABASE_URL: `sqlite:${folder}/store.db` };
   // A limit of 400 blocks of 512 bytes simulates a full disk.

@@ -17,7 +17,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
   const statusOf = async (petId: number) => ((await send(`${pets}/${petId}`)).json as { status: string }).status;
   const conflict = (message: string) => ({ status: 409, json: { code: 'conflict', message, status: 409 } });
 
-  test('a change of a pet affects only the given members', async () => {
+  test('a change to a pet affects only the given members', async () => {
     const id = await newPet();
     const max = { id, name: 'Max', categoryId: 1, status: 'available' };
     expect((await patch(`${pets}/${id}`, { name: 'Max' })).json).toEqual(max);
@@ -37,7 +37,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect(await newPet()).toBeGreaterThan(id);
   });
 
-  test('an order reserves its pet, and its completion sets the status of the pet', async () => {
+  test('an order reserves its pet, and completing the order sets the status of the pet', async () => {
     const petId = await newPet();
     const placed = await post(orders, { petId });
     const { id, createdAt } = placed.json as { id: number; createdAt: string };
@@ -154,7 +154,7 @@ test('internal operations are not reachable through the gateway', async () => {
   expect((await send(`${stack.core}/v1/store/orders`)).text).toBe('[]');
 });
 
-test('commits are counted, with their writes and duration', async () => {
+test('commits are counted, with their number of writes and their duration', async () => {
   const stack = await startStack();
   const agent = new http.Agent({ keepAlive: true, maxSockets: 32 });
   await Promise.all(

@@ -9,12 +9,12 @@ import { temporaryFolder } from '../support/stack.ts';
 
 const WELL = 'echo "23 passed, 0 failed"';
 const TESTS = 'echo "2800 passed, 0 failed, 1 skipped"; echo "% of lines"';
-/** Ignores SIGTERM, and leaves a process behind that keeps its standard output open. */
+/** Ignores SIGTERM, and leaves behind a process that keeps the standard output open. */
 const HANGS = `setsid sleep 600 & echo $! > "$LEFT"; trap '' TERM; while :; do sleep 1; done`;
 
 /**
  * Resolves once no process has the program's output open.
- * @param says shell commands in place of the tests, and of the tests in containers
+ * @param says shell commands that replace the tests, and the tests in containers
  */
 async function run(command: string, says: { tests?: string; containers?: string }, ...args: string[]) {
   const folder = await temporaryFolder();

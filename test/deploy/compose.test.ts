@@ -57,7 +57,7 @@ test('secrets are only in environments, and .env is never committed', () => {
   expect(Object.values(secrets).filter((secret) => text.includes(secret))).toEqual([]);
 });
 
-test('clients, operators and dashboards have one port each, and PUBLISH_ON exposes only that of clients', () => {
+test('clients, operators and dashboards have one port each, and PUBLISH_ON exposes only the port for clients', () => {
   const opened = Object.entries(readCompose({ ...secrets, PUBLISH_ON: '0.0.0.0' }).services);
   const ports = opened.flatMap(([name, { ports = [] }]) => ports.map((port) => [name, port]));
   expect(ports).toEqual([
@@ -106,7 +106,7 @@ describe.each(services)('%s', (name, service) => {
   });
 });
 
-test('services share only networks they need, and two of them reach outward', () => {
+test('services share only the networks that they need, and only two networks are not internal', () => {
   const outward = Object.entries(compose.networks).filter(([, network]) => network?.internal !== true);
   expect(outward.map(([name]) => name)).toEqual(['edge', 'dashboards']);
   const on = (network: string) => services.filter(([, one]) => networksOf(one).includes(network)).map(([name]) => name);
@@ -171,7 +171,7 @@ test('haproxy reaches the gateways, is trusted by them, and accepts the configur
   expect(seconds(serviceOf('haproxy').stop_grace_period)).toBeGreaterThan(seconds(hardStop ?? ''));
 });
 
-test('Redis writes its users to a place that is writable after a restart', () => {
+test('Redis writes its users to a folder that is writable after a restart', () => {
   const { environment, tmpfs } = serviceOf('redis');
   expect(tmpfs).toEqual(['/tmp']);
   expect(environment?.RUN_FOLDER).toBe('/tmp');

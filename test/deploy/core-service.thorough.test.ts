@@ -11,7 +11,7 @@ import { eventually } from '../support/workers.ts';
 
 const REPLACEMENTS = 2;
 
-/** Connects each new connection, byte for byte, to the next of these ports. Open connections stay where they are. */
+/** Forwards each new connection to the next of these ports. Open connections keep their port. */
 function startServiceAddress(endpoints: () => readonly number[]): Promise<string> {
   let turn = 0;
   return bareCore((client) => {

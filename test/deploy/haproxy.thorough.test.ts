@@ -21,7 +21,7 @@ import { BOUNDLESS, eventually } from '../support/workers.ts';
 const CLIENT = '127.0.0.9';
 const CONNECTIONS_PER_ADDRESS = 1_000;
 const HAMMERED_MS = 3_000;
-/** A separate network with three IPv6 addresses. It needs root, or permission for every user to create namespaces. */
+/** A separate network with three IPv6 addresses. Requires root or unprivileged user namespaces. */
 const NAMESPACE = process.getuid?.() === 0 ? ['--net'] : ['--map-root-user', '--net'];
 const ADDRESSES = ['fd00:0:0:1::1', 'fd00:0:0:1::2', 'fd00:0:0:2::1'];
 const IPV6_ON_LOOPBACK = `ip link set lo up && ${ADDRESSES.map((one) => `ip addr add ${one}/128 dev lo`).join(' && ')} && exec "$0" "$@"`;
@@ -67,7 +67,7 @@ async function startTopology() {
     GATEWAY_2: `127.0.0.1:${second.port}`,
     ADMIN_PORT_2: second.adminPort,
   });
-  // Answers through haproxy are checked against the API's description too.
+  // Responses through haproxy are checked against the API's description too.
   cleanUp(knowServices({ gateway: haproxy.url }, core.addresses.core));
   const issueKey = async (limits: Record<string, unknown> = BOUNDLESS) => {
     const url = `http://127.0.0.1:${second.adminPort}/keys`;
@@ -84,7 +84,7 @@ const requestsOf = ({ out }: Started): LogLine[] =>
     .map((line) => JSON.parse(line) as LogLine)
     .filter(({ msg }) => msg === 'request');
 
-/** Returns a function that waits until haproxy prints this again. */
+/** Returns a function that waits until haproxy prints this text again. */
 function nextTime({ out }: Haproxy, what: string): () => Promise<void> {
   const times = () => out().split(what).length - 1;
   const before = times();
@@ -146,7 +146,7 @@ test('a client is identified by its real address, whatever its headers claim', a
   await eventually(() => lines().map(({ address }) => address)).toEqual([CLIENT]);
 });
 
-test('a gateway receives only what haproxy states about a client', async () => {
+test('a gateway receives only the forwarding headers that haproxy sets', async () => {
   const recorder = await listeningCore();
   const { host, port } = new URL(recorder.url);
   const place = { GATEWAY_1: host, GATEWAY_2: host, ADMIN_PORT_1: port, ADMIN_PORT_2: port };
@@ -198,7 +198,7 @@ test('a gateway that stops under load loses no request, and serves again after i
   expect([...load.outcomes.keys()].sort()).toEqual(['GET 200', 'POST 201']);
 }, 60_000);
 
-test('with no gateway left, clients get an error in the Error format', async () => {
+test('with no gateway left, clients get an error in the format of the API', async () => {
   // The first gateway was stopped at the end of the test that restarted it.
   const isEmpty = nextTime(haproxy, 'backend gateways has no server available');
   expect(await second.stop()).toBe(0);

@@ -56,10 +56,10 @@ async function makeStage({ from, instructions }: Stage, folder: string, folders:
   }
 }
 
-/** Files never change after they are created, so stages can share them by hard links. */
+/** Files never change after they are created, so stages can share them through hard links. */
 const share = (source: string, target: string) => execFileSync('cp', ['-al', source, target]);
 
-/** COPY: the content of a folder goes into the target. A file goes into it if the target ends with a slash. */
+/** COPY copies the content of a folder into the target. It copies a file into a target that ends with a slash. */
 async function copy({ text, flags }: Instruction, workingFolder: string, folders: Folders): Promise<void> {
   const paths = text.split(' ');
   const target = resolve(workingFolder, paths.at(-1) ?? '');
@@ -103,7 +103,7 @@ function run(command: string, cwd: string): void {
 }
 
 const stages = readDockerfile();
-/** The user id of `nobody` on every system. If the tests do not run as root, the user stays the same. */
+/** The user id of `nobody` on every system. If the tests do not run as root, the user is not changed. */
 const USER = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
 
 interface Image {
@@ -164,7 +164,7 @@ test('the base image has the same Node as the lock file', async () => {
 
 const SHARED = ['deploy', 'node_modules', 'package.json', 'shared'];
 
-test('the builder receives only files for the images, and images contain only named files', async () => {
+test('the builder receives only the copied files, and images contain only the expected files', async () => {
   const copied = stages
     .flatMap(({ instructions }) => instructions)
     .filter(({ name, flags }) => name === 'COPY' && flags.from === undefined)
@@ -199,7 +199,7 @@ test('images set only known settings with valid values, and their user is numeri
   }
 });
 
-test('an image has no type syntax, and its build fails if some is left', async () => {
+test('an image has no type syntax, and its build fails if any is left', async () => {
   const gateway = imageOf('gateway');
   const program = await readFile(join(gateway.folder, 'gateway/open-backend.ts'), 'utf8');
   const source = await readFile(join(ROOT, 'gateway/open-backend.ts'), 'utf8');

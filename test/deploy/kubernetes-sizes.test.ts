@@ -38,14 +38,14 @@ describe.each([
 ] as const)('%s', (name, measured) => {
   const { requests, limits } = containerOf(name).resources;
 
-  test('requests the highest measured memory and is limited to twice as much', () => {
+  test('requests the highest measured memory, with a limit of twice as much', () => {
     expect(measured).toBeGreaterThan(100);
     expect(mebibytes(requests.memory)).toBeGreaterThanOrEqual(measured);
     expect(mebibytes(requests.memory)).toBeLessThan(1.25 * measured);
     expect(mebibytes(limits.memory)).toBeGreaterThanOrEqual(2 * measured);
   });
 
-  test('requests the CPU share of the capacity model, and is scaled at this share', () => {
+  test('requests the CPU share of the capacity model, which is also the target of the autoscaler', () => {
     const cpu = `${BUSY * 1_000}m`;
     expect(scalerOf(name).spec.metrics).toEqual([
       { type: 'Resource', resource: { name: 'cpu', target: { type: 'AverageValue', averageValue: cpu } } },
@@ -54,7 +54,7 @@ describe.each([
   });
 });
 
-test('the maximum number of cores serves the maximum number of gateways', () => {
+test('the maximum number of cores is sufficient for the maximum number of gateways', () => {
   const [gateways, cores] = [scalerOf('gateway').spec.maxReplicas, scalerOf('core').spec.maxReplicas] as [
     number,
     number,

@@ -22,7 +22,8 @@ const REQUEST = {
 };
 
 /**
- * The output of the terminal for these lines. @param since when the terminal began to show requests, in ms after them
+ * The output on the terminal for these lines.
+ * @param since the time at which the terminal begins to show requests, in ms after that of the lines
  */
 async function shown(lines: readonly unknown[], since = -1_000): Promise<string> {
   vi.useFakeTimers({ toFake: ['Date'], now: BEGAN.getTime() + since });
@@ -88,7 +89,7 @@ test('an unknown fault is shown with its stack', async () => {
   );
 });
 
-test('repeated lines and requests that only read are hidden, and failures are shown', async () => {
+test('repeated lines and read requests are hidden, and failures are shown', async () => {
   const isShown = async (line: object) => (await shown([line])) !== '';
   const operator = { ...REQUEST, msg: 'operator request' };
   expect(await isShown(operator)).toBe(false);

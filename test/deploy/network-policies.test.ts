@@ -6,7 +6,7 @@ import { type Labels, type Manifest, manifestsOf, OVERLAY, workloadsOf } from '.
 interface Pod {
   readonly namespace: string;
   readonly labels: Labels;
-  /** For something that is not a pod, such as a daemon of the node: no selector matches it. */
+  /** For something that is not a pod, such as a daemon on the node. No selector matches it. */
   readonly address?: string;
 }
 
@@ -116,7 +116,7 @@ test('pods are reachable only from those that need them, at the ports they need'
   });
 });
 
-test('pods reach nothing outside except the DNS of the cluster and of their node', () => {
+test('pods reach nothing outside the namespace except the DNS of the cluster and of their node', () => {
   const dns = { namespace: 'kube-system', labels: { 'k8s-app': 'kube-dns' } };
   const cacheOfNode = { namespace: '', labels: {}, address: '169.254.20.10' };
   const metadataOfCloud = { ...cacheOfNode, address: '169.254.169.254' };

@@ -26,7 +26,7 @@ async function recipeElsewhere(): Promise<{ script: string; clients: string }> {
   return { script, clients: `http://127.0.0.1:${ports.get('8080')}` };
 }
 
-test('two gateways behind haproxy serve when started as the README says', async () => {
+test('two gateways behind haproxy serve requests when started as the README says', async () => {
   const { script, clients } = await recipeElsewhere();
   const PATH = [dirname(process.execPath), process.env.PATH, '/usr/sbin'].join(':');
   const shell = startProcess('sh', ['-c', script], { PATH }, { detached: true });
@@ -36,6 +36,6 @@ test('two gateways behind haproxy serve when started as the README says', async 
     return [status, 'x-ratelimit-limit' in headers];
   };
   await eventually(answers).toEqual([401, true]);
-  // haproxy logs for each of them whether it is up.
+  // haproxy logs for each gateway whether it is up.
   await eventually(() => shell.out().match(/"gateway":"http[^\n]*"admin"/g)).toHaveLength(2);
 }, 60_000);

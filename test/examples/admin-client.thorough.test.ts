@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
 import { type Generator, generated, typesOf } from './generated-clients.ts';
 
-/** A third-party generator reads the description of the admin API, which a running gateway serves. */
+/** A third-party generator reads the description of the admin API from a running gateway. */
 
 const stack = await startStack();
 const file = join(await temporaryFolder(), 'openapi.json');

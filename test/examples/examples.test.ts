@@ -13,7 +13,7 @@ const MINUTE = 6;
 
 interface Run {
   readonly ended: Ended;
-  /** The statuses of the gateway's answers to the example, in order. */
+  /** The statuses of the gateway's responses to the example, in order. */
   readonly statuses: () => unknown[];
 }
 
@@ -35,7 +35,7 @@ const runs = await Promise.all([
 ]);
 
 test.for(['curl', 'fetch', 'undici', 'a generated client'].map((name, at) => [name, runs[at] as Run] as const))(
-  '%s waits for Retry-After when it is refused, and then gets its answer',
+  '%s waits for Retry-After when it is refused, and then gets its response',
   async ([, { ended, statuses }]) => {
     expect(ended).toMatchObject({ code: 0, out: expect.stringContaining('Rex') });
     // There is exactly one refusal: a client that retries too early would get more.

@@ -92,7 +92,7 @@ function dataOf<A extends Any, S extends A['status']>(answer: A, wanted: S): Ext
   return answer.data;
 }`;
 
-/** The client that fetches, whose values are also checked with zod. */
+/** A client that uses fetch, whose values are also checked with zod. */
 const ORVAL: Generator = {
   name: 'orval',
   generate: `import orval from 'orval';\n${orval('fetch', 'client.ts')}\n${orval('zod', 'checks.ts')}`,

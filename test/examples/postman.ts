@@ -37,7 +37,7 @@ interface Folder {
 
 export interface Collection {
   item: (PostmanRequest | Folder)[];
-  /** Scripts for all its requests. */
+  /** Scripts that run with every request. */
   event?: object[];
 }
 
@@ -54,7 +54,7 @@ export async function importIntoPostman(): Promise<Collection> {
 export const requestsOf = (items: readonly (PostmanRequest | Folder)[]): PostmanRequest[] =>
   items.flatMap((item) => ('request' in item ? [item] : requestsOf(item.item)));
 
-/** Waits for Retry-After and repeats the request. */
+/** Waits for the time in Retry-After and repeats the request. */
 const WAIT = `
 if (pm.response.code === 429) {
   setTimeout(() => {}, 1000 * Number(pm.response.headers.get('Retry-After')));

@@ -24,7 +24,7 @@ expect((await stack.admin('PATCH', '/plans/free', limits)).status).toBe(200);
 const url = `${stack.gateway}/v1/pets`;
 const clients = Object.entries(RETRYING_CLIENTS).slice(0, thoroughly(Infinity, 1));
 
-/** The keys by client. They are exhausted one at a time, so as not to open thousands of connections at once. */
+/** The keys by client. They are used up one at a time, so as not to open thousands of connections at once. */
 const keys = new Map<string, string>();
 for (const [name] of clients) keys.set(name, await usedUpKey(stack, LIMIT));
 

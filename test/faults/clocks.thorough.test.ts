@@ -15,7 +15,7 @@ const RETRY_S = DAY_S / LIMITS.day;
 /** The delay that a busy machine may add. The error of a wrong clock, at least an hour, is far larger. */
 const TOLERANCE_S = 60;
 
-/** The option that makes the wall clock of a process wrong from its start. */
+/** The option that shifts the wall clock of a process from its start. */
 const wrongClock = (offsetMs: number): string => {
   const source = `const now = Date.now; Date.now = () => now() + ${offsetMs};
     globalThis.Date = class extends Date { constructor(...given) { given.length === 0 ? super(Date.now()) : super(...given) } };`;

@@ -92,7 +92,7 @@ test.for(faults)(
     }
     expect((await ask(stack, unseen.get(lost) as string)).status).toBe(503);
     for (const node of others) expect((await ask(stack, unseen.get(node) as string)).status).toBe(200);
-    // A silent node counts as away only after a missed deadline.
+    // A silent node counts as unavailable only after a missed deadline.
     const away = () => stack.log.filter(({ msg }) => msg === 'decisions are local').map(({ node }) => node);
     await expect.poll(away).toEqual([`127.0.0.1:${lost.port}`]);
 
@@ -148,7 +148,7 @@ test('a decision whose node disconnects before its reply is not repeated', async
   let unanswered = 0;
   for (let round = 0; round < 5; round++) {
     await expect.poll(async () => (await ask(stack, key)) && modeOfLast(stack), { timeout: 10_000 }).toBe('shared');
-    // By then, what was decided locally meanwhile has been charged.
+    // By then, the local decisions of the meantime have been charged.
     await sleep(600);
     const before = await charged();
     expect((await hangUpOn(node, () => ask(stack, key))).status).toBe(200);

@@ -5,10 +5,10 @@ import { misbehavingStack, type Outcome } from '../support/ask.ts';
 import { goodAnswer } from '../support/misbehaving-core.ts';
 
 /**
- * Tests a core that dies at any byte of an answer, which is either alone on its connection or between other answers.
+ * Tests a core that dies at any byte of a response. The response is either alone on its connection or between others.
  */
 
-/** An id for the longest answer in this test. Shorter answers are cut at their first byte more than once. */
+/** An id for the longest response in this test. In shorter responses, several cuts are at the first byte. */
 const ID = 'an id has 36 characters, as this has.9999999999999999';
 
 const deaths = ['content-length', 'chunked'].flatMap((framing) =>
@@ -16,11 +16,11 @@ const deaths = ['content-length', 'chunked'].flatMap((framing) =>
 );
 
 test.for(deaths)(
-  'a request gets 502 if its core $fault the connection at any byte of an answer with $framing',
+  'a request gets 502 if its core $fault the connection at any byte of a response with $framing',
   async ({ framing, fault }) => {
     const { ask } = await misbehavingStack({});
     const { length } = goodAnswer(ID, framing === 'chunked');
-    // Counted from the end, because ids of attempts differ in length.
+    // Positions count from the end, because ids of attempts differ in length.
     for (let at = -length; at < 0; at++) {
       const query = `fault=${fault}&at=${at}&framing=${framing}`;
       const healed = await ask('GET', `${query}&times=1`);
@@ -38,7 +38,7 @@ test.for(deaths)(
 const FAULTS = ['closes&at=0', 'closes&at=80', 'resets&at=20', 'garbage', 'both-framings', 'too-long', 'late&at=20'];
 const ANY: readonly Outcome['seen'][] = [200, 502];
 
-test('requests get their own answers while other requests fail and clients disconnect', async () => {
+test('requests get their own responses while other requests fail and clients disconnect', async () => {
   const { ask, stack } = await misbehavingStack({ LOG_LEVEL: 'silent' });
   const outcomes: { query: string; outcome: Outcome }[] = [];
   const client = async (number: number) => {

@@ -28,7 +28,7 @@ const misbehaviours: [does: string, query: string, get: number, post: number, as
   ['sends neither length nor chunks', 'fault=no-framing', 502, 502, 1],
   ['sends a head of 20 kB', 'fault=long-head', 502, 502, 2],
   ['sends more bytes than its Content-Length', 'fault=too-long', 200, 200, 1],
-  ['sends a second answer after the first', 'fault=too-long-by-an-answer', 200, 200, 1],
+  ['sends a second response after the first', 'fault=too-long-by-an-answer', 200, 200, 1],
   ['sends 100 Continue unasked', 'fault=continue', 200, 200, 1],
   ['sends 103 Early Hints first', 'fault=early-hints', 200, 200, 1],
   ['switches protocols', 'fault=switching-protocols', 502, 502, 2],
@@ -44,7 +44,7 @@ test.for(cases)(
   TIMED,
   async ({ query, method, seen, attempts }) => {
     const { ask: sent, stack } = await misbehavingStack(timeout);
-    /** Sends a request, and checks, even on a slow machine, that the answer belongs to it. */
+    /** Sends a request, and checks, even on a slow machine, that the response belongs to it. */
     const ask = async (...how: Parameters<typeof sent>) => {
       const outcome = await sent(...how);
       await fact(() => expect(outcome.isOwn).toBe(outcome.seen === 200));
@@ -60,7 +60,7 @@ test.for(cases)(
   },
 );
 
-test('requests to a core that refuses connections get 502 at once', TIMED, async () => {
+test('requests to a core that refuses connections get 502 immediately', TIMED, async () => {
   const { get, post } = await stackBefore('http://127.0.0.1:1');
   const times: number[] = [];
   for (let sent = 0; sent < 21; sent++) {
@@ -81,7 +81,7 @@ test('requests to a core that does not accept connections get 504 within the tim
   expect(ms).toBeLessThan(8_000);
 });
 
-test('an answer that arrives before the body is sent is forwarded, and its connection is not reused', async () => {
+test('a response that arrives before the body is sent is forwarded, and its connection is not reused', async () => {
   const early = JSON.stringify({ code: 'payload_too_large', message: 'No.', status: 413 });
   const connections: string[] = [];
   const core = await bareCore((socket) => {

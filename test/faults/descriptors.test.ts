@@ -13,7 +13,7 @@ test('a gateway without free file descriptors logs this once a second and recove
   });
   await expect.poll(() => /"gateway":"http:\/\/[^:]+:(\d+)"/.exec(limited.out())?.[1]).toBeDefined();
   const port = Number(/"gateway":"http:\/\/[^:]+:(\d+)"/.exec(limited.out())?.[1]);
-  // Clients reconnect, because the gateway frees files that it opened for its start.
+  // Clients reconnect, because after its start, the gateway closes files that it needed only then.
   const sockets = new Set<net.Socket>();
   let isOver = false;
   const connect = () => {

@@ -15,7 +15,7 @@ import { stackBefore } from '../support/stack-before.ts';
 
 const TRIES = 1_000;
 const MOST_MS = 4;
-/** Blocks the event loop for so long that a decision and a close often arrive in the same turn. */
+/** Blocks the event loop long enough for a decision and a close to often arrive in the same turn. */
 const BUSY_MS = 0.3;
 
 const opened = new Set<Socket>();
@@ -29,7 +29,7 @@ const note = (message: unknown) => {
 const otherEnd = ({ localPort, remotePort }: Socket): Socket | undefined =>
   [...opened].find((socket) => socket.localPort === remotePort && socket.remotePort === localPort);
 
-/** A core that closes each connection within a few milliseconds of its answer. */
+/** A core that closes each connection within a few milliseconds of its response. */
 async function closingCore(close: (socket: Socket) => void) {
   const received = new Map<string, number>();
   const closes = { all: 0, crossed: 0 };

@@ -141,7 +141,7 @@ describe.for([
   });
 });
 
-test('invalid values do not lift any limit of a plan or a key', () => {
+test('invalid values remove no limit of a plan or a key', () => {
   const answers = [...typed.answers, ...removed.answers].filter(({ key }) => key !== free.apiKey);
   const { violations } = judge(answers, { capacity: TIGHT, windowMs: 60_000 });
   expect(violations).toEqual([]);
@@ -149,8 +149,8 @@ test('invalid values do not lift any limit of a plan or a key', () => {
   expect(answers.length).toBeGreaterThan(20 * TIGHT);
 });
 
-test('every gateway logs an error for each invalid value of each field, and for a missing or wrong table', () => {
-  // Only the first gateways to notice log this. The others find the restored table.
+test('every gateway logs an error for each invalid value of each field, and for a missing or unreadable table', () => {
+  // Only the first gateways to notice this log it. The others find the restored table.
   expect(logs.flat().some(({ msg }) => String(msg).startsWith('the plan table is missing'))).toBe(true);
   for (const log of logs) {
     const alarms = log.filter(({ msg }) => msg === 'plan value rejected; the last good one stays');

@@ -24,7 +24,7 @@ const ONE = { WORKERS: '1' };
 const readyz = async (workers: Workers) => (await workers.admin('/readyz')).status;
 const kill = (pid: number): void => void process.kill(pid, 'SIGKILL');
 
-/** The time from the exit of the first worker until its replacement served. */
+/** The time from the exit of the first worker until its replacement began to serve. */
 function replacementMs(workers: Workers): number {
   const [ended] = workers.logged('worker exited');
   const [, serves] = workers.logged('worker serves');
@@ -102,7 +102,7 @@ test('a new worker waits for Redis while the old one serves verified keys', asyn
 });
 
 test(
-  'the replacement of a crashed worker serves at once without Redis, with the last known plans, keys and levels',
+  'the replacement of a crashed worker serves immediately without Redis, with the last known plans, keys and levels',
   TIMED,
   async () => {
     const redis = await ownRedis();
@@ -152,7 +152,7 @@ test('a key that was last used before a reload is served when Redis hangs', asyn
   expect(await list(workers, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '28' } });
 });
 
-test('a worker that crashes when Redis begins to hang is replaced at once', TIMED, async () => {
+test('a worker that crashes when Redis begins to hang is replaced immediately', TIMED, async () => {
   const redis = await ownRedis();
   // The long timeout ensures that the replacement starts before the primary detects the outage.
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '5000' });
@@ -172,7 +172,7 @@ test('a worker that hangs is replaced', async () => {
   expect((await list(workers, await workers.issueKey())).status).toBe(200);
 });
 
-test('the workers of a dead primary exit within 10 s, even if an answer never arrives', TIMED, async () => {
+test('the workers of a dead primary exit within 10 s, even if a response never arrives', TIMED, async () => {
   const { workers, inFlight } = await withRequestInFlight({ CORE_TIMEOUT_MS: '60000' });
   const pids = workers.pids();
   workers.child.kill('SIGKILL');

@@ -30,7 +30,7 @@ const codesOf = (answers: readonly Decided[]) =>
 const inMode = (mode: Decided['mode']) => (answer: Decided) => answer.mode === mode;
 const admitted = (answer: Decided) => answer.admitted;
 
-/** How many times slower than usual the machine is, at least 1. Time bounds are multiplied by it. */
+/** How many times slower than usual the machine is, at least 1. Time limits are multiplied by this factor. */
 function strainOf({ roomy, causedAt }: Observation): number {
   return Math.max(1, waitOf(roomy.filter(sentFrom(0, causedAt)), 0.5) / USUAL_MS);
 }
@@ -70,7 +70,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     expect(new Set(roomy.map(({ status }) => status))).toEqual(new Set([200]));
   });
 
-  test('leaves a key exactly its remaining tokens and their refill', () => {
+  test('leaves a key exactly its remaining tokens and the refill', () => {
     expect(judge(tight, { capacity: TIGHT, windowMs: 60_000 }).violations).toEqual([]);
     expect(tight.filter(admitted).length).toBeGreaterThan(TIGHT - 5);
     expect(codesOf(tight)).toEqual(new Set(['none', 'rate_limit_exceeded']));
@@ -83,7 +83,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     expect(tightHash).not.toHaveProperty('banned_until');
   });
 
-  test('causes 503 with Retry-After for unverified keys until its recovery', () => {
+  test('causes 503 with Retry-After for unverified keys until it recovers', () => {
     // Requests that were sent before the outage was detected wait for Redis and may be admitted.
     expect(unseen.during.length).toBeGreaterThan(2);
     const isFirst = ({ sentAt, status }: Answered) => status === 200 && sentAt < causedAt + DEADLINE_MS * strain;

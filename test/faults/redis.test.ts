@@ -117,7 +117,7 @@ async function isShared(stack: Stack, key: string): Promise<boolean> {
   return answer?.mode === 'shared';
 }
 
-test('a Redis that loads its data faster than it estimates is used at once', async () => {
+test('a Redis that loads its data faster than it estimates is used immediately', async () => {
   const rig = await startRig();
   const stack = await startStack({ REDIS_URL: rig.proxy.url, REDIS_TIMEOUT_MS: '2000' });
   const { apiKey } = await createKey(rig.redis, { minute: 1_000_000 });
@@ -129,7 +129,7 @@ test('a Redis that loads its data faster than it estimates is used at once', asy
   await expect.poll(() => isShared(stack, apiKey)).toBe(true);
 });
 
-test('a Redis that became a replica of an empty one does not cause a 401 for valid keys', async () => {
+test('a Redis that becomes a replica of an empty Redis does not cause a 401 for valid keys', async () => {
   const { redis, stack } = await setUp();
   const empty = await ownRedis({ dir: await temporaryFolder(), 'repl-diskless-sync-delay': '0' });
   const [seen, unseen] = [await stack.issueKey(), await stack.issueKey()];

@@ -10,7 +10,7 @@ import { startWorkers, type Workers } from '../support/workers.ts';
 
 const RESTARTS = thoroughly(20, 6);
 const CONNECTIONS = 16;
-/** The pause between requests leaves connections idle, which a faulty stop would cut. */
+/** The pause between requests leaves connections idle. A faulty stop would cut them. */
 const PAUSE_MS = 60;
 /** Less than the second for which a stopping gateway still accepts connections. */
 const NOTICED_AFTER_MS = 400;
@@ -65,7 +65,7 @@ const UPLOADED_WITHIN_MS = 24_000;
 const HEAD_WITHIN_MS = 8_000;
 const ANSWERED_AFTER_MS = 20_000;
 
-test('a replaced worker still serves slow clients and waits for slow answers from the core', async () => {
+test('a replaced worker still serves slow clients and waits for slow responses from the core', async () => {
   const slowly = Promise.withResolvers<void>();
   const core = await faultyCore((socket, head) => {
     const isSlow = head.includes('Slow');
@@ -94,7 +94,7 @@ test('a replaced worker still serves slow clients and waits for slow answers fro
   await expect.poll(() => workers.logged('worker stopped')).toMatchObject([{ code: 0 }]);
 });
 
-test('a stop does not wait the full time for a worker that was replaced shortly before', async () => {
+test('a stop does not wait the full time that a recently replaced worker may take', async () => {
   const core = await faultyCore(() => {});
   const workers = await startWorkers({ WORKERS: '1', REDIS_URL: '', CORE_URL: core, CORE_TIMEOUT_MS: '600000' });
   const lost = send(`${workers.gateway}/v1/pets`, { key: await workers.issueKey() }).catch(({ code }) => code);

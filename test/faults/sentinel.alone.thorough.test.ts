@@ -20,7 +20,7 @@ interface Failover {
   /** The times just before and just after the primary was killed. */
   readonly since: number;
   readonly until: number;
-  /** The time from the sentinels' announcement of a new primary to its first decision. */
+  /** The time from the sentinels' announcement of a new primary to the first decision on it. */
   readonly sharedAfterMs: number;
 }
 
@@ -107,7 +107,7 @@ test(`${KILLS} failovers cause no 5xx for verified keys and few admissions beyon
     `${answers.length} requests, ${KILLS} failovers in ${(elapsed / 1_000).toFixed(1)} s, shared at most ${slowest.toFixed(0)} ms after a primary was named\n`,
   );
 
-  // If a request failed, the test shows its log line.
+  // If a request failed, this assertion shows its log line.
   expect(stack.log.filter(({ status }) => Number(status) >= 500)).toEqual([]);
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
   expect(slowest).toBeLessThan(5_000);

@@ -12,7 +12,7 @@ import { TIMED } from '../support/timed.ts';
 
 const CORE_TIMEOUT_MS = 5_000;
 
-/** Sends requests for some seconds without waiting for answers. @returns the statuses of all answers */
+/** Sends requests for some seconds without waiting for responses. @returns the statuses of all responses */
 async function load(ask: () => Promise<{ status: number }>, seconds: number, pauseMs = 10): Promise<number[]> {
   const answers: Promise<{ status: number }>[] = [];
   for (const end = performance.now() + seconds * 1_000; performance.now() < end; await sleep(pauseMs))
@@ -78,7 +78,7 @@ test('only some reads are sent twice when both cores are slow', async () => {
   expect(asked).toBeLessThan(500 + 4 * 64 + 60);
 });
 
-test('a slow read gets the answer of the faster core, and the other answer is dropped', async () => {
+test('a slow read gets the response of the faster core, and the other response is dropped', async () => {
   const slow = await faultyCore((socket, head) => {
     if (head.includes('/readyz')) socket.write(okTo(head));
     else setTimeout(() => socket.write(okTo(head).replace('[]', '{}')), 3_000);

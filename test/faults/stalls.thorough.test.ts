@@ -70,7 +70,7 @@ test('a flood of pipelined requests without a key does not open a circuit breake
   expect(await localOf(gateway, load.answers)).toBeLessThan(load.answers.length / 50);
 });
 
-/** Sends 185 kB/s of tiny requests in large batches, without waiting for answers. Reopens closed connections. */
+/** Sends 185 kB/s of tiny requests in large batches, without waiting for responses. Reopens closed connections. */
 function startFlood(gateway: string) {
   const { hostname, port } = new URL(gateway);
   const many = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(2_100);

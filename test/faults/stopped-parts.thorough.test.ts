@@ -19,7 +19,7 @@ vi.setConfig({ testTimeout: 300_000 });
 
 const HUNG_MS = 4_000;
 
-test('a part that does not answer is never reported as healthy until it answers again', async () => {
+test('a part that stops responding is never reported as healthy until it responds again', async () => {
   const redis = await ownRedis();
   const core = await startService('core/main.ts', {
     PORT: '0',

@@ -101,7 +101,8 @@ test('a second outage begins with the lower of the local level and the level in 
   const before = countOf(await ask(left, 20), 200) + countOf(await ask(spent, 1), 200);
   expect(before).toBe(21);
   await restart();
-  // The first key has 59 tokens left in Redis and 39 locally. Nearly all tokens of the second are spent through Redis.
+  // The first key has 59 tokens left in Redis and 39 locally. Nearly all tokens of the second key are spent through
+  // Redis.
   expect(countOf(await ask(spent, 50), 200)).toBe(50);
   await server.stop();
   const ofLeft = countOf(await ask(left, 120), 200);

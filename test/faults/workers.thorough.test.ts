@@ -185,7 +185,7 @@ test.for(['SIGTERM', 'SIGINT'] as const)(
   },
 );
 
-test('SIGTERM before a worker serves stops the start at once and leaves no worker behind', async () => {
+test('SIGTERM before a worker serves stops the start immediately and leaves no worker behind', async () => {
   const { child, ended } = startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(LATE));
   await eventually(() => childrenOf(child.pid as number)).toHaveLength(4);
   const pids = childrenOf(child.pid as number);

@@ -5,8 +5,8 @@ import { chunked, head } from '../support/answers.ts';
 import { textOf } from '../support/line.ts';
 
 /**
- * Answers of the maximum size are read. Answers that other parsers may read differently are refused, because clients
- * could receive the wrong ones. `answer-stream.test.ts` tests all other answers.
+ * Responses of the maximum size are read. Responses that other parsers may read differently are refused, because
+ * clients could receive the wrong ones. `answer-stream.test.ts` tests all other responses.
  */
 
 const MAX_BODY = 65_536;
@@ -14,7 +14,7 @@ const MAX_HEAD = 16_384;
 
 /** Reads a text in which each character stands for one byte. */
 const read = (text: string) => readAnswer(Buffer.from(text, 'latin1'), 0, false);
-/** Returns an answer without a body whose head has `size` bytes, not counting the empty line at its end. */
+/** Returns a response without a body whose head has `size` bytes, not counting the empty line at its end. */
 const headOf = (size: number) => {
   const rest = head('Content-Length: 0', 'X: ').length - 4;
   return head('Content-Length: 0', `X: ${'x'.repeat(size - rest)}`);
@@ -27,7 +27,7 @@ const TOKEN = "!#$%&'*+-.^_`|~09AZaz";
 
 const LARGEST: [what: string, text: string, body: string][] = [
   [
-    'a body that looks like an answer',
+    'a body that looks like a response',
     `${head('Content-Length: 38')}${head('Content-Length: 0')}`,
     head('Content-Length: 0'),
   ],
@@ -41,7 +41,7 @@ const LARGEST: [what: string, text: string, body: string][] = [
   ],
 ];
 
-test.for(LARGEST)('an answer with %s is read to its end', ([, text, body]) => {
+test.for(LARGEST)('a response with %s is read to its end', ([, text, body]) => {
   const framed = read(text);
   expect(framed).toMatchObject({ answer: { status: 200, isLast: false }, end: text.length });
   expect(framed && textOf(framed.answer)).toBe(body);
@@ -66,7 +66,7 @@ test.for(HEADERS)('a header with %s is read byte for byte', ([, line, name, valu
   ]);
 });
 
-test('any number of interim answers is skipped, whatever their headers', () => {
+test('any number of interim responses is skipped, whatever their headers', () => {
   const hints =
     'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 102\r\nX:\r\nConnection: keep-alive\r\n\r\n';
   for (const count of [1, 2, 1_000]) {
@@ -88,12 +88,12 @@ test('a head that exceeds the maximum length is refused, even before its end has
   expect(() => read(`HTTP/1.1 103 Early Hints\r\n\r\n${headOf(MAX_HEAD + 1)}`)).toThrow('too long');
 });
 
-test('an answer without a length or chunks is refused', () => {
+test('a response without a length or chunks is refused', () => {
   expect(() => read(head())).toThrow(EndUnknown);
   expect(() => read(`${head('Content-Type: text/plain', 'Connection: close')}abc`)).toThrow(EndUnknown);
 });
 
-test('an answer that is too large is refused before its body is read, and the error contains its length if known', () => {
+test('a response that is too large is refused before its body is read; the error has its length if known', () => {
   const large = head(`Content-Length: ${MAX_BODY + 1}`);
   const about = { from: large.length, head: expect.objectContaining({ length: MAX_BODY + 1 }) };
   expect(() => read(large)).toThrow(expect.objectContaining(about));
@@ -107,7 +107,7 @@ test('an answer that is too large is refused before its body is read, and the er
   expect(refused('000001\r\nx\r\n'.repeat(60_000))).toThrow(AnswerTooLarge);
 });
 
-test('bytes that follow a chunked answer do not count toward its size', () => {
+test('bytes that follow a chunked response do not count toward its size', () => {
   const behind = 'x'.repeat(4 * MAX_BODY);
   const text = chunked('1\r\na\r\n0\r\n\r\n');
   expect(read(text + behind)).toMatchObject({ answer: { body: 'a' }, end: text.length });
@@ -134,7 +134,7 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ['a byte order mark before it', `\xef\xbb\xbf${withLength('2')}`],
     ['a request in its place', 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'],
     ['an SSH greeting in its place', 'SSH-2.0-OpenSSH_9.6\r\n'],
-    ['a stray character after an interim answer', `HTTP/1.1 103 x\r\n\r\nx${withLength('2')}`],
+    ['a stray character after an interim response', `HTTP/1.1 103 x\r\n\r\nx${withLength('2')}`],
   ],
   'Its head is malformed.': [
     ...['099', '600', '999', '000', '20', '2000', '+20', '-20', '2x0', '0xC', ' 200', '200.', '20 0', ''].map(
@@ -166,7 +166,7 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ['a status line that ends in LF alone', 'HTTP/1.1 200 OK\nContent-Length: 2\r\n\r\nab'],
     ['a head that ends in LF LF', `HTTP/1.1 200 OK\r\nContent-Length: 2\n\nab${withLength('2')}`],
     ['a head that ends in LF CR LF', `HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\nab${withLength('2')}`],
-    ['a malformed interim answer before it', `HTTP/1.1 103 x\r\nX : a\r\n\r\n${withLength('2')}`],
+    ['a malformed interim response before it', `HTTP/1.1 103 x\r\nX : a\r\n\r\n${withLength('2')}`],
   ],
   'Its length is invalid.': [
     ...'|+2|-2|-0|0x2|2 2|2, 2|2,3|2,|2.0|2e0|2;|1_0|"2"|two|\xa02|\xb2'
@@ -212,26 +212,26 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ['a chunk that ends in two other bytes', chunked('2\r\nabxx0\r\n\r\n')],
     ['a trailer', chunked('2\r\nab\r\n0\r\nX: a\r\n\r\n')],
     ['Content-Length as a trailer', chunked('2\r\nab\r\n0\r\nContent-Length: 2\r\n\r\n')],
-    ['another answer in place of the last line end', chunked('2\r\nab\r\n0\r\nHTTP/1.1 200 OK\r\n\r\n')],
+    ['another response in place of the last line end', chunked('2\r\nab\r\n0\r\nHTTP/1.1 200 OK\r\n\r\n')],
   ],
   'An interim answer announces a body or its end.': [
-    ['an interim answer with Connection: close', `HTTP/1.1 103 x\r\nConnection: close\r\n\r\n${withLength('2')}`],
-    ['an interim answer with a length', `HTTP/1.1 150 x\r\nContent-Length: 2\r\n\r\n${withLength('2')}`],
-    ['an interim answer with a length of 0', `HTTP/1.1 103 x\r\nContent-Length: 0\r\n\r\n${withLength('2')}`],
-    ['an interim answer with chunks', `HTTP/1.1 150 x\r\nTransfer-Encoding: chunked\r\n\r\n${withLength('2')}`],
+    ['an interim response with Connection: close', `HTTP/1.1 103 x\r\nConnection: close\r\n\r\n${withLength('2')}`],
+    ['an interim response with a length', `HTTP/1.1 150 x\r\nContent-Length: 2\r\n\r\n${withLength('2')}`],
+    ['an interim response with a length of 0', `HTTP/1.1 103 x\r\nContent-Length: 0\r\n\r\n${withLength('2')}`],
+    ['an interim response with chunks', `HTTP/1.1 150 x\r\nTransfer-Encoding: chunked\r\n\r\n${withLength('2')}`],
   ],
   'No client requested another protocol.': [
     ['101 Switching Protocols', 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n'],
-    ['101 after an interim answer', 'HTTP/1.1 103 x\r\n\r\nHTTP/1.1 101 x\r\n\r\n'],
+    ['101 after an interim response', 'HTTP/1.1 103 x\r\n\r\nHTTP/1.1 101 x\r\n\r\n'],
   ],
 };
 
 for (const [why, cases] of Object.entries(REFUSED))
-  test.for(cases)(`an answer with %s is refused: ${why}`, ([, text]) => {
+  test.for(cases)(`a response with %s is refused: ${why}`, ([, text]) => {
     expect(() => read(text)).toThrow(new Unreadable(why));
   });
 
-test('the framing of an answer is checked even if it has no body', () => {
+test('the framing of a response is checked even if it has no body', () => {
   const two = head('Content-Length: 2', 'Content-Length: 3');
   expect(() => readAnswer(Buffer.from(two), 0, true)).toThrow(Unreadable);
   expect(() => read(two.replace('200', '304'))).toThrow(Unreadable);

@@ -8,18 +8,18 @@ import { cleanUp } from '../support/clean-up.ts';
 import { bareCore } from '../support/faulty-core.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** Tests how consecutive answers are read from a stream that is split at random positions. */
+/** Tests how consecutive responses are read from a stream that is split at random positions. */
 
 const numRuns = thoroughly(2_000, 300);
 const places = fc.array(anyPlace, { maxLength: 20 });
 
-/** Returns lengths at which the stream is cut: at these fractions, and around the end of each answer. */
+/** Returns lengths at which the stream is cut: at these fractions, and around the end of each response. */
 const lengths = (total: number, some: readonly number[], ends: readonly number[]) =>
   [...some.map((part) => Math.floor(part * total)), ...ends.flatMap((end) => [end - 2, end - 1, end, end + 1])]
     .filter((length) => length >= 0 && length <= total)
     .sort((a, b) => a - b);
 
-test('consecutive answers are read as written, wherever their stream is split', () => {
+test('consecutive responses are read as written, wherever their stream is split', () => {
   fc.assert(
     fc.property(fc.array(written, { minLength: 1, maxLength: 5 }), places, (answers, cuts) => {
       const stream = Buffer.concat(answers.map(({ bytes }) => bytes));
@@ -39,7 +39,7 @@ test('consecutive answers are read as written, wherever their stream is split', 
   );
 });
 
-test('a damaged answer is read to its end, considered incomplete, or refused with a known error', () => {
+test('a damaged response is read to its end, considered incomplete, or refused with a known error', () => {
   const seen = new Map<string, number>();
   fc.assert(
     fc.property(fc.array(damaged, { minLength: 1, maxLength: 3 }), (answers) => {
@@ -60,7 +60,7 @@ test('a damaged answer is read to its end, considered incomplete, or refused wit
     expect(seen.get(what), what).toBeGreaterThan(0);
 });
 
-test('how a damaged answer is read does not depend on how many of its bytes have arrived', () => {
+test('how a damaged response is read does not depend on how many of its bytes have arrived', () => {
   fc.assert(
     fc.property(damaged, places, ({ bytes, isHead }, cuts) => {
       const whole = outcomeOf(bytes, 0, isHead);
@@ -131,7 +131,7 @@ test.for([
 async function parrot(): Promise<(bytes: Buffer, isHead: boolean) => Promise<ReadByUndici>> {
   let said = Buffer.alloc(0);
   const url = await bareCore((socket) => void socket.on('data', () => void socket.write(said)));
-  // A client that considers an answer longer than the gateway does waits for more bytes, so it must time out soon.
+  // A client that considers a response longer than the gateway does waits for more bytes, so it must time out soon.
   const client = new Client(url, { headersTimeout: 1_000, bodyTimeout: 1_000 });
   cleanUp(() => client.destroy());
   return (bytes, isHead) => {
@@ -165,11 +165,13 @@ function answerOf(client: Client, method: Dispatcher.HttpMethod): Promise<ReadBy
   return promise;
 }
 
-/** Removes blanks after a length or a coding. llhttp refuses them or overlooks the chunks, contrary to RFC 9110 §5.5. */
+/**
+ * Removes blanks after a length or a coding. llhttp refuses them or overlooks the chunks, contrary to RFC 9110 §5.5.
+ */
 const tidy = (bytes: Buffer): Buffer =>
   Buffer.from(bytes.toString('latin1').replaceAll(/((?:-length|-encoding):[^\r]*?)[\t ]+\r\n/gi, '$1\r\n'), 'latin1');
 
-test('undici reads valid answers, and damaged ones that the gateway accepts, exactly as the gateway does', async () => {
+test('undici reads valid responses, and damaged ones that the gateway accepts, as the gateway does', async () => {
   const answerTo = await parrot();
   let reads = 0;
   await fc.assert(

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { nextWait } from '../../gateway/primary/workers.ts';
 
-test('the wait before a worker restarts doubles up to half a minute, and starts over once a worker has stayed healthy', () => {
+test('the wait before a worker restarts doubles up to half a minute, and resets after a healthy period', () => {
   let last = 0;
   const waits = (count: number, servedMs: number) =>
     Array.from({ length: count }, () => {

@@ -165,7 +165,7 @@ test('refused requests add no pet', async () => {
 test.for([
   ['the gateway', () => stack.gateway],
   ['the core', () => stack.core],
-] as const)('%s answers a POST without a body at once', async ([, url]) => {
+] as const)('%s responds immediately to a POST without a body', async ([, url]) => {
   const head = ['POST /v1/pets HTTP/1.1', 'Host: a', `Authorization: Bearer ${key}`, 'Connection: close', '', ''];
   expect(await sendBytes(url(), head.join('\r\n'))).toMatch(/^HTTP\/1.1 400 [\s\S]*body is required/);
 });

@@ -82,7 +82,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
   test.for(CHANGES)(
-    'a POST gets the right answer if its key is %s while the body arrives',
+    'a POST gets the right response if its key is %s while the body arrives',
     async ([, method, path, body, outcome]) => {
       const key = await stack.issueKey();
       const pets = async () => ((await send(`${stack.core}/v1/pets`)).json as unknown[]).length;

@@ -90,7 +90,7 @@ test('behind a trusted proxy, each client has its own allowance, and IPv6 client
   expect(await remaining('2001:db8:1:2::1')).toEqual(left(59));
   expect(await remaining('2001:db8:1:2:ffff::2')).toEqual(left(58));
   expect(await remaining('2001:db8:1:3::1')).toEqual(left(59));
-  // The header of an untrusted peer has no effect: both requests are charged to the address of the peer.
+  // The header of an untrusted peer has no effect: both requests are charged to the peer's own address.
   expect(await remaining('203.0.113.20', '127.0.0.2')).toEqual(left(59));
   expect(await remaining('203.0.113.21', '127.0.0.2')).toEqual(left(58));
   expect(stack.log.filter(({ status }) => status === 401).map(({ address }) => address)).toEqual([

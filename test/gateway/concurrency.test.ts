@@ -45,7 +45,7 @@ test('a large caller gets slots that many small callers leave unused', () => {
   expect(fill('large')).toHaveLength(250);
 });
 
-test('after the limit has fallen, callers below their share are admitted until there are as many callers as the limit', () => {
+test('after the limit has fallen, callers below their share are admitted until there are as many as the limit', () => {
   const shedder = shedderWith(1_000);
   const [first] = shedder.fill('first');
   shedder.limit = 400;
@@ -89,7 +89,7 @@ class Simulation {
   readonly #waiting: { askedAt: number; answerAt: number }[] = [];
   #freeAt = 0;
 
-  /** @param core how long an answer takes, and the maximum number of answers a second */
+  /** @param core how long a response takes, and the maximum number of responses a second */
   run(forMs: number, ratePerSecond: number, core: { latencyMs: number; perSecond: number }): this {
     for (const end = this.#now + forMs; this.#now < end; this.#now++) {
       for (; this.#nextAt <= this.#now; this.#nextAt -= (Math.log(1 - this.#random()) * 1_000) / ratePerSecond)
@@ -136,7 +136,7 @@ function answer(limit: ConcurrencyLimit, askedAt: number, now: number): void {
   limit.leave();
 }
 
-test('a few late answers do not change the limit', () => {
+test('a few late responses do not change the limit', () => {
   const limit = new ConcurrencyLimit(TIMEOUT_MS);
   const most = limit.value;
   for (let count = 0; count < 9; count++) {
@@ -155,7 +155,7 @@ test('slow reads among fast ones do not lower the limit', () => {
   expect(limit.value).toBe(2_048);
 });
 
-test('many answers that are late at the same moment do not lower the limit while others are on time', () => {
+test('many responses that are late at the same moment do not lower the limit while others are on time', () => {
   const limit = new ConcurrencyLimit(TIMEOUT_MS);
   for (let now = 10_000; now < 40_000; now += 100) {
     answer(limit, now - 2, now);
@@ -173,7 +173,7 @@ test.for([15, 50, 300])('higher latency of a core with %d requests a second does
 const overloads = [15, 150].flatMap((perSecond) => [1.3, 2, 5, 10].map((times) => [perSecond, times] as const));
 
 test.for(overloads)(
-  'a core that can send %d answers a second keeps that rate at %d times the load, and answers in time',
+  'a core that can send %d responses a second keeps that rate at %d times the load, and responds in time',
   ([perSecond, times]) => {
     const core = { latencyMs: 2, perSecond };
     const simulation = new Simulation().run(5_000, 0.8 * perSecond, core).run(15_000, times * perSecond, core);
@@ -184,7 +184,7 @@ test.for(overloads)(
   },
 );
 
-test('a core that has reached half of its limit is not sent a read twice merely to check it', () => {
+test('a core that has reached half of its limit is not sent a read a second time merely to check the core', () => {
   const core = new Core({ origin: 'http://core', url: 'http://core', connect: {} }, TIMEOUT_MS);
   expect(core.mayProbe(1_000)).toBe(true);
   while (core.limit.inFlight < core.limit.value / 2) core.limit.enter();

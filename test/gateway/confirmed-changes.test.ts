@@ -258,7 +258,7 @@ test('each change to a key is reported once; on startup and after a gap, all key
   expect(await changes()).toEqual([]);
   for (const target of [id, id, 'free', '*']) await entryAbout(target);
   expect(await changes()).toEqual([{ key: id }]);
-  // These entries do not fit on one page.
+  // There are more of these entries than fit on one page.
   for (let at = 0; at < 60; at++) await entryAbout(id);
   expect(await changes()).toEqual([{ key: id }]);
   for (let at = 0; at < 600; at++) await entryAbout(id);

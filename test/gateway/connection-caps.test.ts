@@ -16,7 +16,7 @@ const isClosedAtOnce = ({ closed }: RawClient): Promise<boolean> =>
 const refused = async ({ adminUrl }: Stack, limit: string) =>
   (await scrape(adminUrl)).sum('gateway_connections_refused_total', { limit }) ?? 0;
 
-test('a connection over the limit of its address is closed at once and counted, and affects no others', async () => {
+test("a connection over its address's limit is closed immediately and counted, and affects no others", async () => {
   const stack = await startStack({}, { connectionsPerAddress: 3 });
   const held = await Promise.all(Array.from({ length: 3 }, () => connect(stack.gateway, '127.0.0.2')));
   const over = await Promise.all(Array.from({ length: 2 }, () => connect(stack.gateway, '127.0.0.2')));

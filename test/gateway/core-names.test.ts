@@ -16,8 +16,8 @@ const SIZE = 2_048;
 const MOUNT = 'mount --bind "$0" /etc/hosts && mount --bind "$1" /etc/nsswitch.conf && shift && exec "$@"';
 
 /**
- * A private /etc/hosts for one test, mounted for the started process only. Requires root, or a kernel that lets every
- * user create namespaces.
+ * A private /etc/hosts for one test, mounted for the started process only. Requires root or unprivileged user
+ * namespaces.
  * @returns a command prefix that makes the process resolve names only from this file, and a function that replaces all
  * names and their addresses
  */
@@ -43,7 +43,7 @@ const [ONE, TWO, THREE] = ['127.0.0.1', '127.0.0.2', '127.0.0.3'] as const;
 /** No core listens here. */
 const NOWHERE = '127.0.0.4';
 
-/** Starts three cores, and a gateway that finds some of them by a common name. */
+/** Starts three cores, and a gateway that finds some of them through a common name. */
 async function startNamed(addresses: readonly string[], settings: NodeJS.ProcessEnv = {}) {
   const [cores, hosts] = [await coresOn([ONE, TWO, THREE]), await privateHosts()];
   await hosts.set({ [NAME]: addresses });

@@ -143,7 +143,7 @@ async function startCores() {
   return { dns, one, two, three, records, urls };
 }
 
-test('each SRV target of the first priority is a core, and no request fails when the targets change', async () => {
+test('each SRV target with the highest priority is a core, and no request fails when the targets change', async () => {
   const { dns, one, two, three, records, urls } = await startCores();
   dns.set(SRV, [...records.slice(1), { ...records[0], priority: 1 }]);
   const stack = await startStack({ CORE_URL: SRV_URL });

@@ -11,7 +11,7 @@ const preflight = (url: string, origin: string, method = 'POST') =>
 const EXPOSED =
   /X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit-Policy, RateLimit, Retry-After, Link/;
 
-test('by default no answer has CORS headers, and a preflight is an ordinary request', async () => {
+test('by default no response has CORS headers, and a preflight is an ordinary request', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const pets = `${stack.gateway}/v1/pets`;
@@ -49,7 +49,7 @@ test('a preflight is answered without a key and is not charged to the address', 
   expect(local.headers['access-control-allow-origin']).toBe('http://localhost:3000');
 });
 
-test('every answer, including refusals, is readable only from an allowed origin', async () => {
+test('every response, including refusals, is readable only from an allowed origin', async () => {
   const key = await shop.issueKey({ minute: 1_000, day: 3 });
   const from = (origin: string) => ({ key, headers: { origin } });
   const allowed = [

@@ -45,7 +45,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ what: fc.constant('cancel' as const), at: fc.nat(100) }) },
 );
 
-test('the number of places is never exceeded, and no client waits while it may take another one', () => {
+test('the number of places is never exceeded, and no client waits while it may take another place', () => {
   const keepsCount = fc.property(fc.array(step, { maxLength: 200, size: 'max' }), (steps) => {
     const places = share(PLACES);
     for (const { what, at } of steps) {
@@ -60,7 +60,7 @@ test('the number of places is never exceeded, and no client waits while it may t
   fc.assert(keepsCount, { seed: FUZZ_SEED, numRuns: 300 });
 });
 
-test('a client gets at most half of the places, and a new one gets a place at once, however many clients hold theirs', () => {
+test('a client gets at most half of the places, and a new client gets one immediately', () => {
   const places = share(64);
   for (const client of ['a', 'b', 'c', 'd', 'e']) for (let asked = 0; asked < 64; asked++) places.take(client);
   expect(places.held('a')).toBe(32);

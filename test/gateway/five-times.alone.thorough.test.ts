@@ -11,14 +11,14 @@ import { launchWorkers } from '../support/workers.ts';
 
 interface Sent {
   readonly status: number;
-  /** The time from the scheduled start to the end of its answer. */
+  /** The time from the scheduled start to the end of its response. */
   readonly ms: number;
-  /** When its answer was complete, by performance.now(). */
+  /** When its response was complete, by performance.now(). */
   readonly at: number;
   readonly headers: http.IncomingHttpHeaders;
 }
 
-/** Sends requests at a fixed rate without waiting for answers. A request without an answer has status 0. */
+/** Sends requests at a fixed rate without waiting for responses. A request without a response has status 0. */
 async function openLoop(url: string, key: string, ratePerSecond: number, seconds: number): Promise<Sent[]> {
   const agent = new http.Agent({ keepAlive: true });
   const startedAt = performance.now();
@@ -68,13 +68,13 @@ async function setUp() {
 
 const withStatus = (sent: readonly Sent[], status: number) => sent.filter((one) => one.status === status);
 
-/** Returns the number of successful answers per second during the load. */
+/** Returns the number of successful responses per second during the load. */
 function goodput(sent: readonly Sent[], startedAt: number, seconds: number): number {
   return withStatus(sent, 200).filter(({ at }) => at < startedAt + seconds * 1_000).length / seconds;
 }
 
 test(
-  'at five times the capacity, goodput stays at its peak, and excess requests are refused at once and cheaply',
+  'at five times the capacity, goodput stays at its peak, and excess requests are refused immediately and cheaply',
   TIMED,
   async () => {
     const { url, issueKey, admitted, residentMegabytes, timesShed } = await setUp();
@@ -132,7 +132,7 @@ test('a greedy client leaves others their share, whether it uses one connection 
   expect(new Set(statuses)).toEqual(new Set([200]));
 });
 
-/** Sends many pipelined requests on one connection. @returns the statuses of their answers */
+/** Sends many pipelined requests on one connection. @returns the statuses of their responses */
 async function pipeline(url: string, key: string, count: number): Promise<number[]> {
   const { hostname, port, pathname } = new URL(url);
   const socket = net.connect(Number(port), hostname);

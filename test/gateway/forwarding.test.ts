@@ -7,7 +7,7 @@ import { startStack } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 import { TIMED } from '../support/timed.ts';
 
-/** Tests which parts of a request reach the core, and which parts of its answer reach the client. */
+/** Tests which parts of a request reach the core, and which parts of its response reach the client. */
 
 test('the core receives neither the key nor forged headers about the client', async () => {
   const core = await listeningCore();
@@ -68,7 +68,7 @@ test.for([
   },
 );
 
-test('an answer keeps its Content-Length even if the core lists it in Connection', async () => {
+test('a response keeps its Content-Length even if the core lists it in Connection', async () => {
   const answer = (head: string) => okTo(head).replace('\r\n', '\r\nConnection: content-length\r\n');
   const { get } = await stackBefore((socket, head) => void socket.write(answer(head)), {}, {});
   expect((await get()).headers['content-length']).toBe('2');
@@ -128,7 +128,7 @@ test('every request is logged in one line without its key or query', async () =>
   expect(JSON.stringify(stack.log)).not.toContain(key.slice(16));
 });
 
-test('only answers of the deprecated operation have deprecation headers, including its 404', async () => {
+test('only responses of the deprecated operation have deprecation headers, including its 404', async () => {
   const pet = await post(`${stack.gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key });
   const { id } = pet.json as { id: number };
   for (const path of [`/v1/pets/${id}`, '/v1/pets/404404', '/v1/pets/abc']) {
@@ -142,7 +142,7 @@ test('only answers of the deprecated operation have deprecation headers, includi
   expect((await send(`${stack.gateway}/v1/pets`, { key })).headers.sunset).toBeUndefined();
 });
 
-test('a large answer arrives completely, both with a length and in chunks', async () => {
+test('a large response arrives completely, both with a length and in chunks', async () => {
   const large = Buffer.alloc(3_000_000, 'abcdefg');
   const { get, post } = await stackBefore((socket, head) => {
     if (!head.includes('?chunked')) {
@@ -165,15 +165,19 @@ const PIECE = 'x'.repeat(300_000);
 const CUT: string = expect.stringMatching(/aborted|hang up/);
 
 test.for([
-  ['a small answer with a length is replaced with 502 if it is cut off', 'content-length: 100\r\n\r\nhalf', 502],
+  ['a small response with a length is replaced with 502 if it is cut off', 'content-length: 100\r\n\r\nhalf', 502],
   [
-    'a small answer in chunks is replaced with 502 if it is cut off',
+    'a small response in chunks is replaced with 502 if it is cut off',
     'transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n',
     502,
   ],
-  ['a large answer with a length never looks complete if it is cut off', `content-length: 400000\r\n\r\n${PIECE}`, CUT],
   [
-    'a large answer in chunks never looks complete if it is cut off',
+    'a large response with a length never looks complete if it is cut off',
+    `content-length: 400000\r\n\r\n${PIECE}`,
+    CUT,
+  ],
+  [
+    'a large response in chunks never looks complete if it is cut off',
     `transfer-encoding: chunked\r\n\r\n${PIECE.length.toString(16)}\r\n${PIECE}\r\n`,
     CUT,
   ],
@@ -204,7 +208,7 @@ test('a request whose client resets its connection is cancelled at the core and 
 });
 
 test(
-  'a core that does not answer delays clients only until the timeout, and does not delay later ones',
+  'a core that does not respond delays clients only until the timeout, and does not delay later requests',
   TIMED,
   async () => {
     let silent = true;

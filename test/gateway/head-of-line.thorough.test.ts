@@ -15,8 +15,8 @@ const SLOW_MS = 2_000;
 const BOUND_MS = 100;
 
 /**
- * Starts a gateway with two keys in front of a core that answers orders slowly and all else at once, but in order on each
- * connection, as HTTP requires.
+ * Starts a gateway with two keys in front of a core that answers orders slowly and everything else immediately, but
+ * in order on each connection, as HTTP requires.
  */
 async function setUp(slowMs = SLOW_MS) {
   const turns = new WeakMap<Socket, Promise<unknown>>();
@@ -48,7 +48,7 @@ async function timed(ask: Promise<{ status: number }>): Promise<{ status: number
 const pets = (stack: Stack, key: string) => timed(send(`${stack.gateway}/v1/pets`, { key }));
 const orders = (stack: Stack, key: string) => timed(send(`${stack.gateway}/v1/store/orders`, { key }));
 
-/** Ignores the few answers that were delayed by other work on the machine. */
+/** Ignores the few responses that were delayed by other work on the machine. */
 const typical = (answers: readonly { ms: number }[]) =>
   quantile(
     answers.map(({ ms }) => ms),
@@ -56,7 +56,7 @@ const typical = (answers: readonly { ms: number }[]) =>
   );
 
 test.for(['another client', 'the same client'])(
-  'reads of %s are answered at once while slow reads are in progress',
+  'reads of %s are answered immediately while slow reads are in progress',
   TIMED,
   async (who) => {
     const { stack, slow, quick } = await setUp();

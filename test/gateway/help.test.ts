@@ -16,7 +16,7 @@ test.for([
   ['deploy/local.ts', '--help', LOCAL_PROGRAM.settings],
   ['deploy/local.ts', '-h', LOCAL_PROGRAM.settings],
 ] as const)(
-  '%s %s prints usage and settings and starts nothing, even with invalid settings and arguments',
+  '%s %s prints usage and settings but starts nothing, even with invalid settings and arguments',
   async ([main, option, shape]) => {
     const DATA_DIR = join(await temporaryFolder(), 'new');
     const environment = { DATA_DIR, DATABASE_URL: `sqlite:${DATA_DIR}/store.db`, LOG_LEVEL: 'loud' };

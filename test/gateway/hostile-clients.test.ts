@@ -21,7 +21,7 @@ async function startWithRedis(timeoutMs: number) {
   return { redis: connectionTo(url), stack: await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: String(timeoutMs) }) };
 }
 
-/** Sends the next request after each answer on one connection, until it is closed. */
+/** Sends the next request after each response on one connection, until it is closed. */
 async function keepAsking(url: string, nextRequest: () => string, pipelined = 1) {
   const { socket } = await connectRaw(url);
   const result = { answers: 0, closed: once(socket, 'close'), last: '' };
@@ -46,7 +46,7 @@ test('a banned client that keeps sending loses its connection, and one that wait
   await banned.closed;
   const refilled = Math.ceil((performance.now() - startedAt) / 1_000);
   expect(banned.last).toMatch(/^HTTP\/1.1 429 .*Connection: close.*"code":"key_banned"/s);
-  // 60 refusals are sent at once and 100 with a delay, and one more for each second of refill.
+  // 60 refusals are sent immediately, 100 with a delay, and one more for each second of refill.
   expect(banned.answers).toBeGreaterThanOrEqual(159);
   expect(banned.answers).toBeLessThanOrEqual(161 + refilled);
   const { status, headers } = await send(`${stack.gateway}/v1/pets`, { key });
@@ -122,7 +122,7 @@ test('a request whose key is verified while it waits is decided even if its addr
   expect(new Set((await Promise.all(waiting)).map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test('any number of unverified clients get at most a quarter of the capacity', () => {
+test('unverified clients, however many, get at most a quarter of the capacity', () => {
   const shedder = new LoadShedder(() => 100);
   const slots: Slot[] = [];
   const enter = () => {
@@ -136,7 +136,7 @@ test('any number of unverified clients get at most a quarter of the capacity', (
   expect([enter(), enter()]).toEqual([true, true]);
 });
 
-test('a flood of refusals is spread over turns of the event loop, with other answers in between', async () => {
+test('a flood of refusals is spread over turns of the event loop, with other responses in between', async () => {
   const stack = await startStack();
   const key = await stack.issueKey(UNLIMITED);
   const flood = await Promise.all(Array.from({ length: 48 }, () => keepAsking(stack.gateway, () => request(), 16)));

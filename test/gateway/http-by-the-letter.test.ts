@@ -4,7 +4,7 @@ import { send, sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 
-/** Tests requirements of the HTTP standards for a server, one per row. */
+/** Tests what the HTTP standards require of a server, one requirement per row. */
 
 const core = await listeningCore();
 const { stack, key } = await stackBefore(core.url, {}, { plan: 'enterprise', minute: 10_000, day: 10_000 });

@@ -36,7 +36,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     ['the key in X-Api-Key', { 'x-api-key': good }],
   ];
 
-  test.for(refused)('the answer is 401 without a reason: %s', async ([, headers]) => {
+  test.for(refused)('the response is 401 without a reason: %s', async ([, headers]) => {
     const answer = await send(`${stack.gateway}/v1/pets`, { headers });
     expect(answer.status).toBe(401);
     expect(answer.text).toBe(
@@ -76,7 +76,7 @@ test('an address gets 429 after 60 requests a minute without a key, and a valid 
 
 const VARYING = ['date', 'x-request-id', 'x-ratelimit-remaining', 'x-ratelimit-reset', 'ratelimit'];
 
-/** Returns an answer without the headers that differ between any two requests. */
+/** Returns a response without the headers that differ between any two requests. */
 function lasting({ status, text, headers }: Answer) {
   return { status, text, headers: Object.entries(headers).filter(([name]) => !VARYING.includes(name)) };
 }

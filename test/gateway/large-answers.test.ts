@@ -15,7 +15,9 @@ import { connectRaw } from '../support/raw-client.ts';
 import { type Stack, UNLIMITED } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 
-/** Large answers are streamed to their clients. Clients that do not read, or that disconnect, do not affect others. */
+/**
+ * Large responses are streamed to their clients. Clients that do not read, or that disconnect, do not affect others.
+ */
 
 const MEGABYTE = 1_000_000;
 /** The maximum for one client: half of the unshared connections to a core. */
@@ -49,7 +51,7 @@ const CORE_URL = await serveHttp((request, response) => {
   response.end(bytesOf(Number(query.get('seed')), length));
 });
 
-describe('each client gets every byte of its own large answer in order', () => {
+describe('each client gets every byte of its own large response in order', () => {
   /** Larger than the buffers of the kernel, so the gateway waits for slow readers. */
   const LENGTH = 16 * MEGABYTE;
 
@@ -81,11 +83,11 @@ describe('each client gets every byte of its own large answer in order', () => {
   });
 });
 
-test('a client that reads none of its answers holds only its share of connections, and others are served', async () => {
+test('a client that reads none of its responses holds only its share of connections; others are served', async () => {
   const { stack, key: greedy, get } = await stackBefore(CORE_URL);
   const other = await stack.issueKey(UNLIMITED);
   const query = `?seed=7&length=${2 * MEGABYTE}`;
-  // After this answer, the gateway expects large answers for this client.
+  // After this response, the gateway expects large responses for this client.
   expect((await get(query)).status).toBe(200);
   const ask = `GET /v1/pets${query} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${greedy}\r\n\r\n`;
   asked = 0;
@@ -105,7 +107,7 @@ test('a client that reads none of its answers holds only its share of connection
   expect(asked).toBeLessThanOrEqual(10 * MOST_ALONE);
 });
 
-test('clients that do not read large answers leave connections for the reads and writes of others', async () => {
+test('clients that do not read large responses leave connections for the reads and writes of others', async () => {
   const { stack, get } = await stackBefore(CORE_URL);
   const query = `?seed=7&length=${16 * MEGABYTE}`;
   for (let count = 0; count < 4; count++) {
@@ -121,7 +123,7 @@ test('clients that do not read large answers leave connections for the reads and
   expect((await post(`${stack.gateway}/v1/pets`, body, { key: other })).status).toBe(200);
 });
 
-describe('a large answer that its core does not complete', () => {
+describe('a large response that its core does not complete', () => {
   const HEAD = 'HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n';
   const CHUNKS = `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n186A0\r\n${'x'.repeat(100_000)}\r\n`;
 
@@ -161,13 +163,13 @@ describe('a large answer that its core does not complete', () => {
     expect(received.length).toBeLessThan(600_000);
   });
 
-  test('resets the connection of an HTTP/1.0 client, to which a normal close means that the answer is complete', async () => {
+  test('resets the connection of an HTTP/1.0 client, to which a normal close means a complete response', async () => {
     const { received, fault } = await answerTo(CHUNKS, close, '1.0');
     expect([received.slice(0, 15), fault]).toEqual(['HTTP/1.1 200 OK', 'ECONNRESET']);
     expect(await answerTo(`${CHUNKS}0\r\n\r\n`, undefined, '1.0')).toMatchObject({ fault: undefined });
   });
 
-  test('is replaced by an error if no byte of its body has arrived', async () => {
+  test('is replaced with an error if no byte of its body has arrived', async () => {
     const begin = (socket: net.Socket, head: string) => void socket.write(withIdOf(head, HEAD));
     const { stack, get } = await stackBefore(begin, { CORE_TIMEOUT_MS: '500' });
     const { status, json } = await get();
@@ -176,7 +178,7 @@ describe('a large answer that its core does not complete', () => {
   });
 });
 
-test('a large answer with trailers arrives without them, and its connection is reused', async () => {
+test('a large response with trailers arrives without them, and its connection is reused', async () => {
   const sockets = new Set<net.Socket>();
   const { get } = await stackBefore((socket, head) => {
     sockets.add(socket);
@@ -191,14 +193,14 @@ test('a large answer with trailers arrives without them, and its connection is r
   expect(sockets.size).toBeLessThanOrEqual(2);
 });
 
-/** The size of an answer that the gateway must never buffer as a whole. */
+/** The size of a response that the gateway must never buffer as a whole. */
 const HUGE = 100 * MEGABYTE;
 const PIECE = Buffer.alloc(65_536, 'x');
-/** The maximum that the buffers of the kernel and of the gateway hold together. */
+/** The maximum size of the kernel's and the gateway's buffers together. */
 const MOST_UNDER_WAY = 40_000_000;
 
 let taken = 0;
-/** A core that sends a huge answer only as fast as it is read. */
+/** A core that sends a huge response only as fast as it is read. */
 const sending = await serveHttp((request, response) => {
   if (request.url !== '/v1/pets?huge') return void response.end('[]');
   taken = 0;
@@ -211,11 +213,11 @@ function* pieces(): Generator<Buffer> {
   for (; taken < HUGE; taken += PIECE.length) yield PIECE.subarray(0, HUGE - taken);
 }
 
-/** Returns a paused client connection that has requested the huge answer. */
+/** Returns a paused client connection that has requested the huge response. */
 async function askForHuge(): Promise<Socket> {
   const { socket } = await connectRaw(huge.stack.gateway);
   socket.allowHalfOpen = false;
-  // Discards what it reads.
+  // Without the listener of connectRaw, the response is not collected in memory.
   socket.removeAllListeners('data').pause();
   socket.write(
     `GET /v1/pets?huge HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${huge.key}\r\nConnection: close\r\n\r\n`,
@@ -235,7 +237,7 @@ async function bytesUntilEnd(socket: Socket): Promise<number> {
   return socket.bytesRead;
 }
 
-test('an answer that its client does not read waits in the core and arrives completely once it is read', async () => {
+test('a response that its client does not read waits in the core and arrives completely once it is read', async () => {
   const socket = await askForHuge();
   expect(await untilStill()).toBeLessThan(MOST_UNDER_WAY);
   const received = await bytesUntilEnd(socket);
@@ -247,12 +249,12 @@ const LARGE = Buffer.alloc(MEGABYTE, 'x');
 /** Long enough for the gateway to see the close, but shorter than the interval of its checks for closed connections. */
 const AHEAD_MS = 5;
 const ROUNDS = 5;
-/** Fewer than the connections that one client may hold, so the core still gets requests if all of a round are held. */
+/** Less than the maximum for one client, so that the core still gets requests if all of a round hold a connection. */
 const IN_A_ROUND = 20;
 /** Long enough for the gateway to read what was sent. */
 const LATER_MS = 100;
 
-/** Starts a core that passes each request to the test, which answers it. */
+/** Starts a core whose requests are answered by the test. */
 async function heldCore(): Promise<{ url: string; next: () => Promise<ServerResponse> }> {
   const [asked, waiting]: [ServerResponse[], ((response: ServerResponse) => void)[]] = [[], []];
   const url = await serveHttp((request, response) => {
@@ -264,7 +266,7 @@ async function heldCore(): Promise<{ url: string; next: () => Promise<ServerResp
   return { url, next: async () => asked.shift() ?? (await new Promise((resolve) => waiting.push(resolve))) };
 }
 
-/** Starts a gateway in front of such a core, and issues a key for which it expects large answers. */
+/** Starts a gateway in front of such a core, and issues a key for which it expects large responses. */
 async function setUp(settings: Record<string, string> = {}) {
   const core = await heldCore();
   const { stack, key, get } = await stackBefore(core.url, settings);
@@ -281,7 +283,7 @@ async function ask(stack: Stack, key: string, requests: number): Promise<Socket>
   return socket;
 }
 
-test('large answers to clients that have just disconnected hold no connection', async () => {
+test('large responses to clients that have just disconnected hold no connection', async () => {
   const { stack, next, list, ask } = await setUp();
   for (let round = 0; round < ROUNDS; round++) {
     for (let left = 0; left < IN_A_ROUND; left++) {

@@ -18,7 +18,7 @@ const POST = 'POST /v1/pets HTTP/1.1';
 const headOf = (line: string, headers: readonly string[]): string => [line, 'Host: a', ...headers, '', ''].join('\r\n');
 const head = (...headers: string[]): string => headOf(POST, [KEY, ...headers]);
 
-/** Sends the beginning of a request and waits for an answer. */
+/** Sends the beginning of a request and waits for a response. */
 async function answerTo(beginning: string): Promise<string> {
   const { socket, received } = await connectRaw(stack.gateway);
   socket.write(beginning);
@@ -81,7 +81,7 @@ test.for([
   socket.write(headOf(line, [JSON_TYPE, ...headers]));
   while (!socket.destroyed && socket.bytesWritten < GIVEN_UP_AT)
     if (!socket.write(CHUNK)) await once(socket, 'drain', { signal: cut.signal }).catch(() => {});
-  // A reset discards an answer that was not read in time.
+  // A reset discards a response that was not read in time.
   if (received() !== '') expect(Number(received().split(' ', 2)[1])).toBe(status);
   expect(socket.bytesWritten).toBeLessThan(MOST_BYTES);
 });

@@ -14,7 +14,7 @@ const { url } = await emptyDatabase();
 const redis = await redisUnderTest(url);
 const verdict = await redis.limiter.decide(await redis.createKey());
 
-/** Returns a worker that has read `count` keys from Redis, the first key most recently. Its answers can be delayed. */
+/** Returns a worker that has read `count` keys from Redis, the first key most recently. Its replies can be delayed. */
 function workerWith(count: number) {
   const known = new Clients(() => redis.plans);
   const keys = Array.from({ length: count }, () => createApiKey().credential);
@@ -25,7 +25,7 @@ function workerWith(count: number) {
     known,
     keys,
     asked,
-    /** Runs after the worker has answered and before its answer arrives. */
+    /** Runs after the worker has sent a reply and before it arrives. */
     onAnswer: async (_page: KnownPage): Promise<unknown> => undefined,
     isSilent: false,
     async ask(name: string, question: unknown) {
@@ -48,7 +48,7 @@ function primaryOf(...workers: ReturnType<typeof workerWith>[]) {
   const outcomeOf = ({ id, digest }: { id: string; digest: string }) =>
     known.decide(credentialOf(id, digest), false)?.outcome;
   const outcomes = (keys: readonly { id: string; digest: string }[]) => new Set(keys.map(outcomeOf));
-  /** Starts the outage and waits until all workers have answered. */
+  /** Starts the outage and waits until all workers have replied. */
   const begin = async () => {
     levels.watch(true);
     await nextTurn();
@@ -57,7 +57,7 @@ function primaryOf(...workers: ReturnType<typeof workerWith>[]) {
 }
 
 test.for([
-  ['while the answer that contains it is in transit', 2],
+  ['while the reply that contains it is in transit', 2],
   ['before the request for it reaches its worker', 1],
 ] as const)('a key that changes %s is not decided by the primary, while other keys are', async ([, changesAt]) => {
   const worker = workerWith(600);

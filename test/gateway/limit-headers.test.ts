@@ -24,7 +24,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
   const pets = `${stack.gateway}/v1/pets`;
 
-  test('every answer reports the limits of its key, whatever the status', async () => {
+  test('every response reports the limits of its key, whatever the status', async () => {
     // The day limit is the tighter one. It refills one token every five minutes, so none is refilled during the test.
     const key = await stack.issueKey({ minute: 1_000, day: 300 });
     const answers = [
@@ -76,7 +76,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect((await send(pets, { key })).status).toBe(200);
   });
 
-  test('answers to requests with a banned key state how long the ban lasts', async () => {
+  test('responses to requests with a banned key state how long the ban lasts', async () => {
     // No other test uses this plan.
     await stack.admin('PATCH', '/plans/pro', { minute: 2, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 100 });
     const key = await stack.issueKey({ plan: 'pro' });
@@ -117,7 +117,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   });
 });
 
-test('answers report the limits of the key even if the core fails', async () => {
+test('responses report the limits of the key even if the core fails', async () => {
   const garbage = await faultyCore((socket) => socket.end('garbage\r\n\r\n'));
   for (const [core, status, code] of [
     [() => {}, 504, 'gateway_timeout'],
@@ -131,7 +131,7 @@ test('answers report the limits of the key even if the core fails', async () => 
   }
 });
 
-test('answers to requests without a key report the limits of the address, even if a request is malformed', async () => {
+test('responses to requests without a key, even malformed ones, report the limits of the address', async () => {
   const stack = await startStack();
   expectLimits(await send(`${stack.gateway}/v1/pets`), 60);
   expectLimits(await send(`${stack.gateway}//`), 60);

@@ -13,7 +13,8 @@ import { answer, askOn, lineTo, lineUnderTest, NOT_STREAMED, requestFor, sendInP
 import { freePort } from '../support/port.ts';
 
 /**
- * Tests the connection to the core that reads share: what it sends, which answer a request gets, and when it closes.
+ * Tests the connection to the core that reads share: what is sent on it, which response a request gets, and when it
+ * closes.
  */
 
 const withHeader = (name: string, value: string) =>
@@ -60,7 +61,7 @@ test('a request that cannot be written does not affect those before and after it
   expect(connections).toHaveLength(1);
 });
 
-/** Returns a line to a core that answers once it has `count` requests, and what each connection received. */
+/** Returns a Wire to a core that answers once it has `count` requests, and what each connection received. */
 async function lineToBareCore(count: number) {
   const received: string[] = [];
   const ended: number[] = [];
@@ -80,7 +81,7 @@ async function lineToBareCore(count: number) {
 
 const ticked = () => new Promise<void>((resolve) => process.nextTick(resolve));
 
-test('requests made while a connection opens share it', async () => {
+test('requests that are made while a connection opens share it', async () => {
   const { ask, received, host } = await lineToBareCore(3);
   const [first, second] = [ask('/1'), ask('/2')];
   await ticked();
@@ -98,7 +99,7 @@ test('each character of a header is sent to the core as one byte', async () => {
   expect(received[0]).toContain(`\r\nX: ${value}\r\n`);
 });
 
-test('closing a wire while it connects leaves no connection open', async () => {
+test('closing a Wire while it connects leaves no connection open', async () => {
   const { line, ask, received, ended } = await lineToBareCore(1);
   const asked = Promise.allSettled([ask('/')]);
   await ticked();
@@ -120,7 +121,7 @@ test('a connection accepts no more requests than its depth', async () => {
 const LARGE = 'HTTP/1.1 '.repeat(40_000);
 const paths = (count: number) => Array.from({ length: count }, (_, at) => `/${at}`);
 
-test('each request gets its own answer, however the stream is split', async () => {
+test('each request gets its own response, however the stream is split', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.string({ maxLength: 200, unit: 'binary-ascii' }), { minLength: 1, maxLength: 10 }),
@@ -139,7 +140,7 @@ test('each request gets its own answer, however the stream is split', async () =
   );
 });
 
-test('an answer that is too large is skipped, and the others on its connection reach their requests', async () => {
+test('a response that is too large is skipped, and the others on its connection reach their requests', async () => {
   for (const sizes of [[1_000_000], [100_000, 1, 30_000], [50_000, 65_536]]) {
     const { ask, connections } = await lineUnderTest((socket, path) => {
       if (path !== '/9') return;
@@ -157,7 +158,7 @@ test('an answer that is too large is skipped, and the others on its connection r
   }
 });
 
-test('requests after an answer that is too large are blocked until the rest of it has arrived', async () => {
+test('requests after a response that is too large are blocked until the rest of it has arrived', async () => {
   const text = answer(LARGE);
   let sendRest = () => {};
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
@@ -175,7 +176,7 @@ test('requests after an answer that is too large are blocked until the rest of i
   expect(connections).toHaveLength(1);
 });
 
-test('an answer of many megabytes closes its connection, and the requests behind it can be retried', async () => {
+test('a response of many megabytes closes its connection, and the requests behind it can be retried', async () => {
   const { ask } = await lineUnderTest((socket, path) => {
     if (path === '/0') socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n');
   });
@@ -196,7 +197,7 @@ test('an idle connection is closed after its timeout, and the next request gets 
   expect(connections).toHaveLength(2);
 });
 
-test('a connection with a pending answer is not idle', async () => {
+test('a connection with a pending response is not idle', async () => {
   const { ask, connections } = await lineUnderTest((socket, path) => {
     setTimeout(() => socket.write(answer(path)), 300);
   }, 50);
@@ -204,10 +205,10 @@ test('a connection with a pending answer is not idle', async () => {
   expect(connections).toHaveLength(1);
 });
 
-test('after an answer with Connection: close, no other is read, and all waiting requests fail at once', async () => {
+test('after a response with Connection: close, no other is read, and all waiting requests fail', async () => {
   const { ask, connections } = await lineUnderTest((socket, path, connection) => {
     if (connection > 0) socket.write(answer(path));
-    // The core sends all answers in one piece and does not close the connection itself.
+    // The core sends all responses in one piece and does not close the connection itself.
     else if (path === '/9')
       socket.write(
         paths(10)
@@ -242,7 +243,7 @@ test('a request that could not be sent is not sent later with the next one', asy
   expect(received).toMatch(/^GET \/second HTTP\/1\.1\r\nHost: 127\.0\.0\.1:\d+\r\nX-Request-Id: \r\n\r\n$/);
 });
 
-test('a connection is closed once none of its requests is wanted, and the next request gets a new one', async () => {
+test('a connection is closed once all of its requests are abandoned, and the next request gets a new one', async () => {
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
     if (path !== '/silent') socket.write(answer(path));
   });
@@ -262,7 +263,7 @@ test.for([
   ['with another id', 'X-Request-Id: 9'],
   ['with two ids', 'X-Request-Id: 1\r\nX-Request-Id: 2'],
   ['without an id', 'X: 1'],
-])('an answer %s closes the connection and reaches no client', async ([, header]) => {
+])('a response %s closes the connection and reaches no client', async ([, header]) => {
   const { line } = await lineUnderTest(
     (socket, path) => {
       if (path === '/3')
@@ -282,13 +283,13 @@ test.for([
   ]);
 });
 
-test('interim answers are buffered only up to a limit', async () => {
+test('interim responses are buffered only up to a limit', async () => {
   const hint = `HTTP/1.1 103 Early Hints\r\nLink: <${'x'.repeat(10_000)}>\r\n\r\n`;
   const { ask } = await lineUnderTest((socket) => void socket.write(hint.repeat(120)));
   await expect(ask('/')).rejects.toThrow(ConnectionLost);
 });
 
-test('closing a wire fails all waiting requests and closes its connection', async () => {
+test('closing a Wire fails all waiting requests and closes its connection', async () => {
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
     if (path === '/first') socket.write(answer(path));
   });

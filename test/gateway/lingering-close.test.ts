@@ -26,7 +26,7 @@ async function serve(onRequest: RequestListener): Promise<string> {
   return server.url;
 }
 
-/** Returns a client whose request is refused at once, and the other end of its connection. */
+/** Returns a client whose request is refused immediately, and the other end of its connection. */
 async function refused(): Promise<{ client: Socket; server: Socket; answer: () => string }> {
   const arrived = Promise.withResolvers<Socket>();
   const url = await serve((request, response) => {
@@ -43,7 +43,7 @@ async function refused(): Promise<{ client: Socket; server: Socket; answer: () =
 }
 
 test.runIf(thoroughly(1, 0) === 1)(
-  'a client that sends endlessly gets its answer and is disconnected after 30 seconds',
+  'a client that sends endlessly gets its response and is disconnected after 30 seconds',
   async () => {
     const { client, server, answer } = await refused();
     const startedAt = performance.now();

@@ -15,7 +15,7 @@ import { startProcess } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
 import { workersEnvironment } from '../support/workers.ts';
 
-/** Tests log lines. When other tests stop their services, they also check that each 5xx is logged. */
+/** Tests log lines. Other tests also check, when they stop their services, that each 5xx is logged. */
 
 const FIELDS: readonly [what: string, fields: object][] = [
   ['an ordinary request', { requestId: 'a-b', status: 200, code: undefined, path: '/v1/pets', durationMs: 1.5 }],

@@ -55,7 +55,7 @@ test.for([
   [['start', '9000'], `start: ${NO_ARGUMENT} --help lists them`, `9000: ${NO_ARGUMENT}`],
   [['a-token-of-operators', ''], `argument 1: ${NO_ARGUMENT} --help lists them`, `argument 2: ${NO_ARGUMENT}`],
   [['a-token-of-operators=9'], `argument 1: ${NO_ARGUMENT}`],
-] as const)('the arguments %j are reported as faults without values that may be secret', ([args, ...reported]) => {
+] as const)('the arguments %j are reported as errors, without values that may be secret', ([args, ...reported]) => {
   const fault = thrownBy(() => readGatewaySettings({}, args));
   expect(fault.split('\n').slice(1)).toEqual(reported.map((line) => expect.stringContaining(`  ${line}`)));
   expect(fault).not.toMatch(/secret|token-of/);
@@ -70,7 +70,7 @@ function thrownBy(read: () => unknown): string {
   return '';
 }
 
-test('the core does not start with an argument and reports it with all other faults', async () => {
+test('the core does not start with an argument and reports it with all other errors', async () => {
   const DATA_DIR = join(await temporaryFolder(), 'new');
   const environment = { DATA_DIR, DATABASE_URL: `sqlite:${DATA_DIR}/store.db`, LOG_LEVEL: 'loud' };
   const args = ['core/main.ts', '--prot', '9000'];

@@ -5,7 +5,7 @@ import { ROOT } from '../support/root.ts';
 /**
  * Calls `process.nextTick` often, collects all garbage while no call is pending, and calls it again.
  * @param first code that runs before that
- * @returns how V8 has learned to set the members of each call's object, one word for each member
+ * @returns the state of V8's inline cache for each member of a call's object, as one word each
  */
 function statesOfMembers(first: string): string[] {
   const code = `
@@ -26,9 +26,9 @@ function statesOfMembers(first: string): string[] {
   return [...printed.matchAll(/DefineKeyedOwnPropertyInLiteral ([A-Z]+)/g)].map(([, state = '']) => state);
 }
 
-test('a garbage collection does not make the calls of process.nextTick slow for good', () => {
+test('a garbage collection does not make process.nextTick permanently slow', () => {
   const kept = statesOfMembers("(await import('./shared/process/run.ts')).keepTickClass();");
   expect(kept).toEqual(Array(5).fill('MONOMORPHIC'));
-  // Once this fails, Node or V8 has fixed the cause, and `keepTickClass` can go.
+  // Once this fails, Node or V8 has fixed the cause, and `keepTickClass` can be removed.
   expect(statesOfMembers('')).toContain('MEGAMORPHIC');
 });

@@ -34,7 +34,7 @@ const pressCtrlC = ({ child }: Started) => process.kill(-(child.pid as number), 
 /** Returns the processes of `npm start` that use this folder. */
 const leftOver = (DATA_DIR: string): Promise<string[]> => processesWith(`DATA_DIR=${DATA_DIR}`);
 
-/** Returns those of them that run with a single malloc arena: the gateway's primary and its worker. */
+/** Returns those of these processes that run with a single malloc arena: the gateway's primary and its worker. */
 async function withOneArena(DATA_DIR: string): Promise<string[]> {
   const having = await processesWith('MALLOC_ARENA_MAX=1');
   return (await leftOver(DATA_DIR)).filter((one) => having.includes(one));
@@ -106,7 +106,7 @@ test('npm start with CORE_URL starts only the gateway, in front of the API at th
   expect(existsSync(join(DATA_DIR, 'store.db'))).toBe(false);
 }, 60_000);
 
-test('npm start reports the faults of both services and of its arguments together, and starts nothing', async () => {
+test('npm start reports all invalid settings of both services and invalid arguments, and starts nothing', async () => {
   const DATA_DIR = join(await temporaryFolder(), 'new');
   const environment = {
     ...{ DATA_DIR, CORE_HOST: 'a b', CORE_PORT: 'x', PORT: '70000', ADMIN_PORT: 'x' },

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { ROOT, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** Tests of what differs most between Node versions: connections, upgrades, pipelining, streams and startup. */
+/** Tests of the areas that differ most between Node versions: connections, upgrades, pipelining, streams, startup. */
 const FILES = ['security/tunnel', 'gateway/large-answers', 'gateway/pipelining', 'gateway/npm-start.test'];
 
 /** Downloads this version of Node from npm. */

@@ -10,7 +10,7 @@ import { ADMIN_TOKEN, type Stack, startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 
 /**
- * The next request of a connection begins once the previous answer is complete, and none begins after an answer that
+ * The next request of a connection begins once the previous response is complete, and none begins after a response that
  * closes the connection. So every executed request is charged and answered, whatever a client sends and however the
  * bytes are split.
  */
@@ -25,7 +25,7 @@ interface Kind {
   readonly text: string;
   /** Whether it succeeds, and is forwarded by a listener that forwards requests. */
   readonly isGood?: boolean;
-  /** Whether its answer must close the connection. Other answers may close it. */
+  /** Whether its response must close the connection. Other responses may close it. */
   readonly closes?: boolean;
   /** Whether it is invalid. An invalid request is refused without its id and never begins. */
   readonly isNone?: boolean;
@@ -81,7 +81,7 @@ const FOR_CLIENTS: Readonly<Record<string, Kind>> = {
   'headers that are too large': { text: of(GET, `X: ${'x'.repeat(20_000)}\r\n`), closes: true },
 };
 
-/** Returns the final answers in order. */
+/** Returns the final responses in order. */
 function answers(received: string) {
   const heads = received.match(/HTTP\/1\.1 [2-5]\d\d [\s\S]*?\r\n\r\n/g) ?? [];
   return heads.map((head) => ({
@@ -152,7 +152,7 @@ async function connection(to: Listener, seed: number): Promise<void> {
   } else {
     if (ending === 'end') socket.end();
     const isOver = () => answers(received()).length === ids.length || answers(received()).at(-1)?.closes === true;
-    await expect.poll(isOver, { message: `${run} has its answers`, timeout: 20_000 }).toBe(true);
+    await expect.poll(isOver, { message: `${run} has its responses`, timeout: 20_000 }).toBe(true);
     if (ending === 'end' || answers(received()).at(-1)?.closes) await closed;
     socket.destroy();
   }
@@ -173,7 +173,7 @@ async function connection(to: Listener, seed: number): Promise<void> {
     const begun = got.filter(({ id }) => ids.includes(id));
     expect(begun.map(({ id }) => id)).toEqual(ids.slice(0, begun.length));
     expect([...finished].sort()).toEqual(begun.map(({ id }) => id).sort());
-    // The answer to an invalid request has a new id and is the last one.
+    // The response to an invalid request has a new id and is the last one.
     const none = got.slice(begun.length);
     expect(
       none.map(({ status }) => status < 500),
@@ -187,7 +187,7 @@ async function connection(to: Listener, seed: number): Promise<void> {
   }
 }
 
-/** Whether the requests that have begun are the first ones of the connection, and each has its log lines. */
+/** Whether the requests that have begun are the first on their connection, and each has its log lines. */
 function isSettled(to: Listener, run: string, isGood: (id: string) => boolean): boolean {
   const { finished, left, executed } = logged(to, run);
   const begun = [...finished, ...left];
@@ -214,7 +214,7 @@ const write = (id: string, ownKey: string): string =>
 const executedOf = ({ coreLog }: Stack): string[] =>
   coreLog.filter(({ msg }) => msg === 'request').map(({ requestId }) => String(requestId).split('.', 1)[0] as string);
 
-test('a stopping gateway closes each connection after an answer and does not execute the requests after it', async () => {
+test('a stopping gateway closes each connection after a response and executes no further requests on it', async () => {
   const own = await startStack();
   const ownKey = await own.issueKey({ plan: 'enterprise', minute: 1_000, day: 10_000 });
   const { socket, received, closed } = await connectRaw(own.gateway);
@@ -247,7 +247,7 @@ test.for<[what: string, rest: string, status: number]>([
   ['a head without an end', 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n', 408],
   ['a head that is too large', `GET /v1/pets HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(50_000)}\r\n\r\n`, 431],
   ['a line that is too long', `GET /${'x'.repeat(50_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 431],
-])('%s is refused after the previous answer, and nothing after it is executed', async ([, rest, status]) => {
+])('%s is refused after the previous response, and nothing after it is executed', async ([, rest, status]) => {
   const own = await startStack({}, { headersMs: 300, checkEveryMs: 100 });
   const ownKey = await own.issueKey();
   const { socket, received, closed } = await connectRaw(own.gateway);

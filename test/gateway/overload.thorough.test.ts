@@ -9,7 +9,7 @@ import { startStack, UNLIMITED } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 import { TIMED } from '../support/timed.ts';
 
-/** Sends requests and closes their connections after `afterMs` without waiting for answers. */
+/** Sends requests and closes their connections after `afterMs` without waiting for responses. */
 async function leave(url: string, key: string, count: number, afterMs: number): Promise<void> {
   const requests = Array.from({ length: count }, () => {
     const request = http.get(`${url}/v1/pets?limit=100`, { agent: false, headers: { authorization: `Bearer ${key}` } });
@@ -23,7 +23,7 @@ async function leave(url: string, key: string, count: number, afterMs: number): 
 test('clients that disconnect before their requests are decided block no other requests', TIMED, async () => {
   const { url: REDIS_URL } = await ownRedis();
   const redis = connectionTo(REDIS_URL);
-  // The answers are too large to be buffered, so a client that never reads would hold its core connection for good.
+  // The responses are too large to be buffered, so a client that never reads would hold its core connection for good.
   const large = 'x'.repeat(400_000);
   const { stack, key, get } = await stackBefore(
     (socket) => void socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${large.length}\r\n\r\n${large}`),
@@ -38,7 +38,7 @@ test('clients that disconnect before their requests are decided block no other r
   expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
 });
 
-test('the queue for a hanging core is bounded, and further requests get Retry-After at once', TIMED, async () => {
+test('the queue for a hanging core is bounded, and further requests immediately get Retry-After', TIMED, async () => {
   let silent = true;
   const core = (socket: Socket) => void (silent || socket.write(OK));
   const { stack, key, get } = await stackBefore(core, { CORE_TIMEOUT_MS: '3000' });
@@ -48,7 +48,7 @@ test('the queue for a hanging core is bounded, and further requests get Retry-Af
   const answer = await get();
   expect([answer.status, answer.headers['retry-after']]).toEqual([503, '1']);
   expect(performance.now() - before).toBeLessThan(500);
-  // The answer reports the limits from the last decision on its key.
+  // The response reports the limits from the last decision on its key.
   expect(answer.headers['x-ratelimit-limit']).toBe('1000000');
   expect(Number(answer.headers['x-ratelimit-remaining'])).toBeLessThan(1_000_000);
   await waiting;

@@ -22,7 +22,7 @@ async function refusalsOf(gateway: string, key: string): Promise<KeyRefusal[]> {
 const codesOf = async (gateway: string, key: string) =>
   (await refusalsOf(gateway, key)).map(({ method, code, limit }) => [method, code, limit]);
 
-test('refusals by limits, bans and the scope are listed, newest first, without those of other keys or wrong secrets', async () => {
+test('refusals of a key by limits, bans and scope are listed, newest first, and no other refusals are', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ minute: 2, day: 100 });
   const secrets = `/keys/${idOf(key)}/secrets`;
@@ -82,7 +82,7 @@ test('the parameter refusals accepts only true or false; at most five keys a sec
   expect(found).toBeLessThanOrEqual(10);
 });
 
-test('refusals of all workers of all gateways are listed', async () => {
+test('refusals by all workers of all gateways are listed', async () => {
   const { url } = await emptyDatabase();
   const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
   const key = await here.issueKey({ plan: 'pro', minute: 1 });

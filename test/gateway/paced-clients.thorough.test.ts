@@ -66,7 +66,7 @@ function paced(key: Key, seconds: number): { admitted: number; refused: number }
 const allowance = ({ minute, day }: Key, seconds: number): number =>
   Math.min((minute / 60) * seconds, (day / DAY_SECONDS) * seconds);
 
-/** The limits of plans, and limits of which only that per minute matters. */
+/** The limits of plans, and pairs of limits where only the minute limit matters. */
 const EXAMPLES = [
   { minute: 60, day: 1_000 },
   { minute: 300, day: 10_000 },

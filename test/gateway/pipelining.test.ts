@@ -47,7 +47,7 @@ function request(at: number): string {
 }
 const answerTo = (at: number): string => `/${at} ${['', 'GET ', 'abcd'][at % 3]}`;
 
-test.for([1, 16])('at most %i pipelined requests run at once, and each gets its own answer', async (unanswered) => {
+test.for([1, 16])('at most %i pipelined requests run at once, and each gets its own response', async (unanswered) => {
   const { url, waiting, answerOne, most } = await holdingServer(unanswered);
   const { socket, bodies } = await connect(url);
   const count = 900;
@@ -67,7 +67,7 @@ test.for([1, 16])('at most %i pipelined requests run at once, and each gets its 
   expect(most()).toBe(unanswered);
 });
 
-test.for([1, 16])('a client that does not read gets all answers once it does', async (unanswered) => {
+test.for([1, 16])('a client that does not read gets all responses once it does', async (unanswered) => {
   const { url, waiting, answerOne } = await holdingServer(unanswered);
   const { socket, bodies } = await connect(url);
   socket.pause();
@@ -85,7 +85,7 @@ test.for([1, 16])('a client that does not read gets all answers once it does', a
   expect(waiting).toEqual([]);
 });
 
-test('no request begins after an answer that closes the connection, even if sixteen may run at once', async () => {
+test('no request begins after a response that closes the connection, even if sixteen may run at once', async () => {
   const { url, waiting } = await holdingServer(16);
   const { socket, closed } = await connect(url);
   for (let at = 0; at < 100; at++) socket.write(request(3 * at));
@@ -98,7 +98,7 @@ test('no request begins after an answer that closes the connection, even if sixt
   expect(waiting).toHaveLength(16);
 });
 
-test('answers that were held back do not affect later connections', async () => {
+test('responses that were held back do not affect later connections', async () => {
   const { url, answerOne, waiting } = await holdingServer(1);
   const count = 900;
   const bytes = Array.from({ length: count }, (_, at) => `GET /${at} HTTP/1.1\r\nHost: a\r\n\r\n`).join('');

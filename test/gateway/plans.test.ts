@@ -29,7 +29,7 @@ async function fresh(minute?: number) {
   return { stack, key, restart: () => startStack(withRedis) };
 }
 
-/** Does the same, and then stops the gateway. */
+/** Does the same as `fresh`, and then stops the gateway. */
 async function stopped(minute?: number) {
   const { stack, ...others } = await fresh(minute);
   await stack.stop();
@@ -132,7 +132,7 @@ test.for([
   ['after', spoil, loseAll],
   ['partly after', spoil, loseOne],
 ] as const)(
-  'a gateway restores the kept copy of the plans if it is lost %s an invalid value is stored',
+  'a gateway restores the kept copy of the plans if this copy is lost %s an invalid value is stored',
   async ([, one, two]) => {
     const { stack, key, restart } = await fresh(62);
     await one();

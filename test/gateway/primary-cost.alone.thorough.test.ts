@@ -19,7 +19,7 @@ test("operators' lists, even ten at once, use no CPU time of the worker", TIMED,
   const workers = await startWorkers({ WORKERS: '1', REDIS_URL: url });
   const [worker = 0] = workers.pids();
   const cpuMs = () => usageOf(worker).cpuMicroseconds / 1_000;
-  // Right after it has started, the worker compiles code.
+  // Right after its start, the worker still compiles code.
   await send(`${workers.gateway}/v1/pets`, { key: await workers.issueKey() });
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   const ofAll = () => usageOf(workers.child.pid as number).cpuMicroseconds / 1_000;

@@ -28,7 +28,7 @@ async function bannedKey(): Promise<string> {
 const annoy = (key: string) =>
   Promise.all(Array.from({ length: PROMPT }, () => send(`${stack.gateway}/v1/pets`, { key })));
 
-/** Sends requests on all connections, a new one after each answer. @returns the number of answers so far */
+/** Sends requests on all connections, a new one after each response. @returns the number of responses so far */
 function hammer(key: string): () => number {
   let answers = 0;
   const request = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
@@ -208,7 +208,7 @@ test('the refusal of a body that is too large counts as several refusals, even i
     await sleep(50);
   }
   const seconds = (performance.now() - startedAt) / 1_000;
-  // A body counts as 33 refusals. Admitted requests permit more: at most 28 so far, and one for every four from now on.
+  // A body counts as 33 refusals. Admitted requests permit more refusals: at most 28 by now, then one for every four.
   expect(refused - before).toBeLessThan((seconds * A_SECOND + 28 + (60 + 10) / 4) / 33 + 3);
   await all;
 });

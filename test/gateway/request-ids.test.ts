@@ -120,10 +120,10 @@ test('a retried request keeps its trace', async () => {
 });
 
 /** Many more reads than connections. */
-const READS = { 'one after another': 150, 'at once': 450 };
+const READS = { 'one after another': 150, concurrently: 450 };
 /** The maximum from a gateway to one core: 16 shared connections, and 64 for one request at a time. */
 const MOST_CONNECTIONS = 16 + 64;
-/** Two concurrent requests need three connections, or more on a machine that stalls. */
+/** Two concurrent requests need three connections, and more if the machine stalls. */
 const MOST_IN_TURN = 12;
 
 /** Reads with one key while another one reads too. @returns the number of connections to the core */
@@ -151,8 +151,8 @@ async function connectionsFor(idOf: (at: number) => string, how: keyof typeof RE
 test.for([
   ['one after another', 'distinct ids', (at: number) => `id-${at}`, MOST_IN_TURN],
   ['one after another', 'one id', () => 'constant', MOST_IN_TURN],
-  ['at once', 'distinct ids', (at: number) => `id-${at}`, MOST_CONNECTIONS],
-  ['at once', 'one id', () => 'constant', MOST_CONNECTIONS],
+  ['concurrently', 'distinct ids', (at: number) => `id-${at}`, MOST_CONNECTIONS],
+  ['concurrently', 'one id', () => 'constant', MOST_CONNECTIONS],
 ] as const)('reads that are sent %s with %s share connections to the core', async ([how, , idOf, most]) => {
   expect(await connectionsFor(idOf, how)).toBeLessThanOrEqual(most);
 });

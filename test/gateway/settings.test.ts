@@ -156,7 +156,7 @@ test('unset and empty settings have their default values', () => {
   });
 });
 
-test('unusable TLS files are reported as faults of the settings', async () => {
+test('unusable TLS files are reported as invalid settings', async () => {
   const [text, der, locked] = [join(folder, 'text'), join(folder, 'cert.der'), join(folder, 'locked.key')];
   await writeFile(text, 'no certificate');
   execFileSync('openssl', ['x509', '-in', authority.certFile, '-outform', 'der', '-out', der]);
@@ -180,7 +180,7 @@ test('unusable TLS files are reported as faults of the settings', async () => {
     [text, text, `${noCertificate}\n  ${noKey}`],
   ] as const) {
     const read = () => readGatewaySettings({ PORT: 'x', TLS_CERT_FILE, TLS_KEY_FILE });
-    // The fault is reported together with all others.
+    // The error is reported together with all others.
     expect(read).toThrow(`invalid:\n  PORT: must be a whole number from 0 to 65535\n  ${fault}`);
   }
 });
@@ -215,7 +215,7 @@ test('each secret setting can be read from a file', async () => {
     }
 });
 
-test('faults of secret files are reported together with all others, and without values', async () => {
+test('errors in secret files are reported together with all others, and without values', async () => {
   const secret = 'short-secret';
   const settings = {
     CORE_TOKEN: 'a-token-of-the-core',

@@ -49,7 +49,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect((await ask(stack, key)).status).toBe(429);
   });
 
-  test('while a plan is in shadow mode, operators see bans by operators, but not those by decisions', async () => {
+  test('while a plan is in shadow mode, operators see bans by operators but no automatic bans', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
     await stack.admin('PATCH', '/plans/free', { ban_after: 1, ban_grace_seconds: 0 });

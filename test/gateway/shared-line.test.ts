@@ -20,18 +20,18 @@ async function behind(answer: (socket: Socket, head: string, connection: number)
 
 const limitIn = (head: string): string => /limit=(\d+)/.exec(head)?.[1] ?? '';
 
-/** Returns the expected status and text of each answer. */
+/** Returns the expected status and text of each response. */
 const ownAnswers = (count: number) => Array.from({ length: count }, (_, at) => [200, String(at + 1)]);
 const seen = (answers: readonly Answer[]) => answers.map(({ status, text }) => [status, text]);
 
-/** Returns an answer that contains the `limit` of its request. */
+/** Returns a response that contains the `limit` of its request. */
 function echoOf(head: string, ...lines: readonly string[]): string {
   const limit = limitIn(head);
   const all = ['HTTP/1.1 200 OK', 'content-type: application/json', ...lines, `content-length: ${limit.length}`];
   return withIdOf(head, `${all.join('\r\n')}\r\n\r\n${limit}`);
 }
 
-test('reads share a few connections, and each gets its own answer', TIMED, async () => {
+test('reads share a few connections, and each gets its own response', TIMED, async () => {
   const { connections, get, many } = await behind((socket, head) => void socket.write(echoOf(head)));
   await get('?limit=0');
   const answers = await many(100);
@@ -70,7 +70,7 @@ test('reads that are lost with their connection are retried once, each on its ow
   expect(seen(await many(40))).toEqual(ownAnswers(40));
 });
 
-test('reads after an answer that closes the connection are retried once, and all succeed', async () => {
+test('reads after a response that closes the connection are retried once, and all succeed', async () => {
   const { many } = await behind((socket, head, connection) => {
     if (socket.writableEnded) return;
     if (connection === 0 && limitIn(head) === '5') socket.end(echoOf(head, 'connection: close'));
@@ -89,7 +89,7 @@ test('a read is sent twice and then gets 502 if the core breaks every connection
   expect(asked).toHaveLength(2);
 });
 
-test('a chunked answer gets a length; an answer without a body keeps its headers', async () => {
+test('a chunked response gets a length; a response without a body keeps its headers', async () => {
   const { get } = await behind((socket, head) => {
     if (head.startsWith('HEAD')) socket.write('HTTP/1.1 200 OK\r\ncontent-length: 12345\r\n\r\n');
     else socket.write('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\na\u00e9\r\n1\r\nb\r\n0\r\n\r\n');
@@ -98,7 +98,7 @@ test('a chunked answer gets a length; an answer without a body keeps its headers
   expect(await get('', { method: 'HEAD' })).toMatchObject({ text: '', headers: { 'content-length': '12345' } });
 });
 
-test('clients that disconnect do not affect other clients, each of which gets its own answer', async () => {
+test('clients that disconnect do not affect other clients, each of which gets its own response', async () => {
   const { stack, key, many } = await behind((socket, head) => void setTimeout(() => socket.write(echoOf(head)), 30));
   for (let round = 0; round < 5; round++) {
     const leaving = Array.from({ length: 20 }, () =>
@@ -132,7 +132,7 @@ test('reads behind one that was retried on another connection are retried too', 
   expect(answers.map(({ status }) => status)).toEqual(Array(5).fill(200));
 });
 
-test('other reads do not wait behind a late first answer', TIMED, async () => {
+test('other reads do not wait behind a late first response', TIMED, async () => {
   const { get, many } = await behind((socket, head) => {
     if (limitIn(head) === '99') setTimeout(() => socket.write(okTo(head)), 1_000);
     else socket.write(okTo(head));

@@ -6,7 +6,7 @@ import { send } from '../support/http.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { startStack, UNLIMITED } from '../support/stack.ts';
 
-test('bodies that arrive together, after their heads, are refused at once if the core would need too long for them', async () => {
+test('bodies that arrive together, after their heads, are refused immediately if the core is too slow', async () => {
   const RATE = 15;
   const stack = await startStack({ CORE_URL: await slowCore(RATE), CORE_TIMEOUT_MS: '5000' });
   const [key = '', greedy = ''] = [await stack.issueKey(UNLIMITED), await stack.issueKey(UNLIMITED)];
@@ -41,7 +41,7 @@ test('slow bodies use no capacity, even when it is scarce', async () => {
   const core = await faultyCore((socket) => void (isSlow || socket.write(OK)));
   const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '300' });
   const [key = '', ...slowKeys] = await Promise.all(Array.from({ length: 91 }, () => stack.issueKey(UNLIMITED)));
-  // A core that has timed out gets fewer requests at once.
+  // A core that has timed out gets fewer concurrent requests.
   for (let round = 0; round < 3; round++) await send(`${stack.gateway}/v1/pets`, { key });
   isSlow = false;
   for (const slowKey of slowKeys) {

@@ -14,7 +14,7 @@ import { launchWorkers, workersEnvironment } from '../support/workers.ts';
 
 const WITHOUT_REDIS = { WORKERS: '1', REDIS_URL: '' };
 
-test('on SIGTERM, requests in flight finish, their answers close the connection, and the exit status is 0', async () => {
+test('on SIGTERM, requests in flight finish, their connections close, and the exit status is 0', async () => {
   const core = await waitingCore();
   const gateway = await launchWorkers({ ...WITHOUT_REDIS, CORE_URL: core.url });
   const { gateway: url, adminUrl } = gateway;

@@ -44,12 +44,12 @@ const statuses = (received: string) =>
 
 /**
  * Sends each text on a connection of its own, with fewer connections at once than the operators' listener accepts.
- * @returns each text with the statuses of its answers
+ * @returns each text with the statuses of its responses
  */
 const exchanges = (to: Listener, all: readonly (string | readonly string[])[]) =>
   inTurn(all, 100, async (bytes) => [bytes, statuses(await exchange(to, bytes))]);
 
-// This test must run first: refusals in later tests count against the same address, which then gets 429.
+// This test must run first. Refusals in later tests are charged to the same address, which then gets 429.
 test.for(listeners.filter(({ key }) => key !== undefined))('$name: two credentials get 401', async (to) => {
   for (const second of [bearer(to), 'Authorization: Bearer wrong\r\n'])
     expect(statuses(await exchange(to, get(to, 'HTTP/1.1', `${own(to)}${second}Connection: close\r\n`)))).toEqual([
@@ -68,13 +68,13 @@ test.for(listeners)(
 );
 
 test.for(listeners)(
-  '$name: a client that half-closes its connection after its requests gets all answers',
+  '$name: a client that half-closes its connection after its requests gets all responses',
   async (to) => {
     for (const count of [1, 2, 5]) {
       expect(statuses(await exchange(to, get(to).repeat(count), true))).toEqual(Array(count).fill(200));
     }
     expect(statuses(await exchange(to, get(to, 'HTTP/1.0'), true))).toEqual([200]);
-    // The half-close may arrive while the answer is being sent.
+    // The half-close may arrive while the response is being sent.
     const { socket, received, closed } = await connectRaw(to.url, { ca });
     socket.write(get(to).repeat(2));
     setImmediate(() => socket.end());
@@ -91,7 +91,7 @@ test.for(listeners)('$name: an incomplete request that ends with a half-close ge
 });
 
 test.for(listeners)(
-  '$name: a malformed request gets an answer in the Error shape, and its connection is closed',
+  '$name: a malformed request gets a response in the shape of Error, and its connection is closed',
   async (to) => {
     const headers = `${own(to)}`;
     const rows: [bytes: string, status: number][] = [
@@ -198,7 +198,10 @@ const UPGRADE = 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Se
 
 type Pipeline = [bytes: string | readonly string[], statuses: readonly number[]];
 
-/** Pipelines with unusual or malformed requests, and the statuses of their answers. The last one closes the connection. */
+/**
+ * Pipelines with unusual or malformed requests, and the statuses of their responses. The last one closes the
+ * connection.
+ */
 function pipelinesOf(to: Listener): Pipeline[] {
   const [read, good] = [get(to), write(to)];
   const connect = `${good.repeat(10)}CONNECT a:1 HTTP/1.1\r\n${hostOf(to)}\r\n`;
@@ -230,7 +233,7 @@ function pipelinesOf(to: Listener): Pipeline[] {
 }
 
 test.for(listeners)(
-  '$name: CONNECT, an ignored upgrade and malformed bytes are answered at once, after earlier requests',
+  '$name: CONNECT, an ignored upgrade and malformed bytes are answered immediately after earlier requests',
   async (to) => {
     for (const [bytes, expected] of pipelinesOf(to)) {
       for (const ends of [false, true]) {
@@ -242,7 +245,7 @@ test.for(listeners)(
   },
 );
 
-test.for(listeners)('$name: every answer sets nosniff, and answers to operators also set no-store', async (to) => {
+test.for(listeners)('$name: every response sets nosniff, and responses to operators also set no-store', async (to) => {
   for (const request of [
     get(to),
     get({ ...to, read: '/livez' }),

@@ -64,7 +64,7 @@ test('cipher suites have forward secrecy and authentication in both TLS versions
   expect(socket.getCipher().name).toMatch(/^ECDHE-(?:RSA|ECDSA)-(?:AES\d+-GCM|CHACHA20)/);
 });
 
-test('every answer over TLS, and no other, has Strict-Transport-Security', async () => {
+test('every response over TLS, and no other, has Strict-Transport-Security', async () => {
   const hsts = 'max-age=31536000';
   const answers = [
     await get('', { ca }),
@@ -92,7 +92,7 @@ test('repeated headers of the core keep their spelling over TLS', async () => {
   expect(received()).toMatch(/\r\nx-oDD: 1\r\nX-Odd: 2\r\n[\s\S]*\r\nStrict-Transport-Security: max-age=31536000\r\n/);
 });
 
-test('plain HTTP on the TLS port gets a clear error, and other bytes only close their connection', async () => {
+test('plain HTTP on the TLS port gets a clear error, and any other bytes close their connection', async () => {
   const plain = await sendBytes(stack.gateway, 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n');
   expect(plain).toMatch(/^HTTP\/1.1 400 [\s\S]*X-RateLimit-Limit: 60\r\n[\s\S]*"message":"This port speaks TLS/);
   expect(await sendBytes(stack.gateway, Buffer.alloc(1_000, 7))).not.toMatch(/HTTP|RateLimit/);

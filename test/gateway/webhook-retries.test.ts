@@ -74,23 +74,25 @@ test('an event that is never accepted is lost after its last attempt, with one l
 });
 
 test.for([
-  ['no program listens', async (): Promise<string> => `http://127.0.0.1:${await freePort()}`, 'ECONNREFUSED', 60_000],
-  ['the port is forbidden', async (): Promise<string> => 'http://127.0.0.1:1', 'bad port', 60_000],
   [
-    'the program never answers',
+    'no receiver is listening',
+    async (): Promise<string> => `http://127.0.0.1:${await freePort()}`,
+    'ECONNREFUSED',
+    60_000,
+  ],
+  ['the port of the receiver is forbidden', async (): Promise<string> => 'http://127.0.0.1:1', 'bad port', 60_000],
+  [
+    'the receiver never responds',
     async (): Promise<string> => (await webhookReceiver(() => undefined)).url,
     'no answer in time',
     300,
   ],
-] as const)(
-  'an event for a receiver where %s is lost, and the reason is logged',
-  async ([, urlOf, reason, timeoutMs]) => {
-    const { sendEvent, counts, lines } = await setUp({ url: await urlOf(), timeoutMs });
-    await sendEvent();
-    await expect.poll(counts).toMatchObject({ delivered: 0, given_up: 1 });
-    expect(lines).toMatchObject([{ reason }]);
-  },
-);
+] as const)('if %s, an event is lost, and the reason is logged', async ([, urlOf, reason, timeoutMs]) => {
+  const { sendEvent, counts, lines } = await setUp({ url: await urlOf(), timeoutMs });
+  await sendEvent();
+  await expect.poll(counts).toMatchObject({ delivered: 0, given_up: 1 });
+  expect(lines).toMatchObject([{ reason }]);
+});
 
 test('each attempt is signed with the current secret', async () => {
   const secrets = ['the-first-secret-of-webhooks', 'the-second-secret-of-webhooks'];
@@ -116,7 +118,7 @@ test('a redirect is not followed', async () => {
   expect(elsewhere.deliveries).toEqual([]);
 });
 
-test('only the beginning of an endless answer to a webhook is read', async () => {
+test('only the beginning of an endless response to a webhook is read', async () => {
   const cut = Promise.withResolvers<void>();
   const receiver = await webhookReceiver((response) => {
     response.on('close', cut.resolve);

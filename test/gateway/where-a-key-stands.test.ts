@@ -63,7 +63,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect((await limits(stack, key)).json).toMatchObject({ ban: null, expiresAt: null });
   });
 
-  test('GET /v1/limits returns when the ban of the key expires', async () => {
+  test("GET /v1/limits returns when the key's ban expires", async () => {
     const key = await stack.issueKey({ minute: 60, day: 1_000 });
     await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 100 });
     await expect.poll(async () => (await spend(stack, key)).status).toBe(429);
@@ -76,7 +76,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(headers['x-ratelimit-reset']).toBe(String(ban.until));
   });
 
-  test('GET /v1/limits returns the waiting time, the strikes that are left, and the usage of the day', async () => {
+  test('GET /v1/limits returns the waiting time, the remaining strikes, and the usage of the day', async () => {
     const key = await stack.issueKey({ minute: 2, day: 1_000 });
     const standing = async () => (await limits(stack, key)).json as Record<'waitSeconds' | 'strikesLeft', number>;
     expect(await standing()).toMatchObject({ waitSeconds: 0, strikesLeft: 10 });

@@ -43,7 +43,7 @@ test('a body of any size arrives completely', async () => {
   expect(sizes).toEqual(wanted);
 });
 
-test('writes reuse a connection one at a time, each only after the previous answer', async () => {
+test('writes reuse a connection one at a time, each only after the previous response', async () => {
   const underWay = new Map<Socket, number>();
   let overlaps = 0;
   const { post } = await stackBefore((socket, request) => {
@@ -86,8 +86,8 @@ test.for([
 test.for([
   ['after accepting the connection', 0, ''],
   ['before it answers', 1, ''],
-  ['while it sends the head of its answer', 1, 'HTTP/1.1 200 OK\r\ncontent-le'],
-  ['while it sends the body of its answer', 1, 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"a"'],
+  ['while it sends the head of its response', 1, 'HTTP/1.1 200 OK\r\ncontent-le'],
+  ['while it sends the body of its response', 1, 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"a"'],
 ] as const)('a write to a core that dies %s gets 502 and is not sent again', async ([, answers, text]) => {
   let received = 0;
   const dying = () =>
@@ -166,7 +166,7 @@ test('an idle connection is closed before the Keep-Alive timeout of the core', a
   await expect.poll(() => connections[1]?.destroyed).toBe(true);
 });
 
-test('a connection is not reused if its answer arrived before its request was sent', async () => {
+test('a connection is not reused if its response arrived before its request was sent', async () => {
   const sockets = new Set<Socket>();
   const early = await bareCore((socket) => {
     socket.once('data', () => {
@@ -182,7 +182,7 @@ test('a connection is not reused if its answer arrived before its request was se
   expect(sockets.size).toBe(2);
 });
 
-test('a write whose answer has the id of another request gets 502', async () => {
+test('a write whose response has the id of another request gets 502', async () => {
   const text = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]';
   const wrong = withIdOf('x\r\nX-Request-Id: of-another\r\n', text);
   const { get, post } = await stackBefore(

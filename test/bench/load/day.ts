@@ -10,7 +10,7 @@ const OF_LIST = 0.9;
 const OF_ONE = 0.05;
 export const OVER_LIMIT = 0.1;
 
-/** A request of the mix: `key` is the index of its key, undefined for a key that is over its limit. */
+/** A request of the mix. `key` is the index of its key, or undefined for a key that is over its limit. */
 interface Drawn extends Omit<Ask, 'key'> {
   readonly key: number | undefined;
 }

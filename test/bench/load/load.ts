@@ -19,13 +19,13 @@ export interface LoadResult {
   readonly seconds: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
-  /** Answers other than 2xx and 3xx. */
+  /** Responses other than 2xx and 3xx. */
   readonly refused: number;
-  /** Requests that had no answer. */
+  /** Requests without a response. */
   readonly failures: number;
 }
 
-/** Reads the line of JSON that a load generator prints at the end. */
+/** Reads the line of JSON that a load generator prints when it ends. */
 function readResult(out: string): LoadResult {
   const line = out.split('\n').findLast((text) => text.startsWith('{'));
   if (line === undefined) throw new Error(`The load generator reported nothing: ${out}`);
@@ -34,7 +34,7 @@ function readResult(out: string): LoadResult {
 
 const DRIVER = join(import.meta.dirname, 'open-loop.ts');
 
-/** Sends `rate` requests per second, however slow the answers are. */
+/** Sends `rate` requests per second, however slow the responses are. */
 export async function runOpenLoop(load: Load, rate: number): Promise<LoadResult> {
   const file = join(folder, 'open-loop.json');
   writeFileSync(file, JSON.stringify({ ...load, rate }));
@@ -45,7 +45,7 @@ const SCRIPT = join(import.meta.dirname, 'wrk.lua');
 
 let runs = 0;
 
-/** Runs wrk, a closed loop: every connection sends its next request after the answer to the previous one. */
+/** Runs wrk, a closed loop: every connection sends its next request after the response to the previous one. */
 export async function runWrk({ url, connections, seconds, asks }: Load): Promise<LoadResult> {
   // Each run has its own file, because several may run at once.
   const file = join(folder, `asks-${++runs}.txt`);

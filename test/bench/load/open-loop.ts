@@ -19,7 +19,7 @@ interface Answer {
 interface Sent {
   /** The bytes of the request. */
   readonly text: string;
-  /** Called once: with its answer, or with the reason why there is none. */
+  /** Called once, with the response or with the reason why there is none. */
   ended(answer: Answer | 'cut' | 'no answer'): void;
 }
 
@@ -31,22 +31,22 @@ interface Target {
   /** The address to connect from. */
   readonly from?: string;
   readonly mostConnections: number;
-  /** The maximum time to wait for the last answers. */
+  /** The maximum time to wait for the last responses. */
   readonly patienceMs: number;
 }
 
 /**
  * Sends requests at a fixed rate, whether or not earlier ones have been answered, and measures latency from the time at
  * which a request was due. A stall therefore adds to the latency of all requests due during it, as it does for real
- * users (no coordinated omission). Requests due within one grain of time are sent together, and answers are seen up to
- * one grain late, for all contenders alike. It uses plain sockets with one request at a time each, because a client
- * library would use more CPU than the measured program.
+ * users (no coordinated omission). For all contenders alike, requests due within one grain of time are sent together,
+ * and responses are noticed up to one grain late. It uses plain sockets with one request at a time each, because a
+ * client library would use more CPU than the measured program.
  */
 export class OpenLoop {
   readonly #target: Target;
   readonly #open = new Set<Sent>();
   readonly #waiting: Sent[] = [];
-  /** The connection that has been idle longest comes first, so that none is idle for long. */
+  /** Ordered by idle time, longest first, so that no connection is idle for long. */
   readonly #free: Connection[] = [];
   #connections = 0;
 
@@ -54,7 +54,7 @@ export class OpenLoop {
     this.#target = target;
   }
 
-  /** Sends `count` requests, then waits for the answers. Abandons requests that are unanswered at the deadline. */
+  /** Sends `count` requests, then waits for the responses. Abandons requests that are unanswered at the deadline. */
   async drive(count: number, rate: number, request: (number: number, due: number) => Sent): Promise<void> {
     const startedAt = performance.now();
     for (let sent = 0; sent < count; ) {
@@ -87,7 +87,7 @@ export class OpenLoop {
     if (this.#open.delete(sent)) sent.ended(answer);
   }
 
-  /** Opens a connection. An answer is complete when as many bytes have followed its head as the head announces. */
+  /** Opens a connection. A response is complete once its body has as many bytes as its Content-Length. */
   #connect(): Connection | undefined {
     const { url, from, mostConnections } = this.#target;
     if (this.#connections >= mostConnections) return undefined;
@@ -113,7 +113,7 @@ export class OpenLoop {
       const [answered, head, body] = [sent, received.slice(0, end), received.slice(end)];
       [sent, received] = [undefined, ''];
       this.#end(answered, { status: Number(head.slice('HTTP/1.1 '.length, 'HTTP/1.1 200'.length)), head, body });
-      // A server may close a connection after an answer (RFC 9112 §9.6).
+      // A server may close a connection after a response (RFC 9112 §9.6).
       if (/\r\nconnection: *close\r\n/i.test(head)) socket.destroy();
       else {
         this.#free.push(connection);

@@ -6,7 +6,7 @@ import { setFlagsFromString } from 'node:v8';
 /**
  * This module is loaded into a process before its program. It counts what the process does, and writes the result to
  * the file named by BENCH_COUNTED. Each SIGUSR2 begins the next of three counts, which run separately because each
- * would change the others; the fourth signal ends the last count.
+ * would distort the others; the fourth signal ends the last count.
  */
 
 export interface Counted {

@@ -13,8 +13,8 @@ export const BENCH_PACKAGES: readonly Package[] = [
 
 /**
  * Installs missing packages.
- * @param packages all of them, unless a run needs fewer
- * @throws if something is missing and this is not Debian or not root
+ * @param packages the packages that the run needs; by default, all of them
+ * @throws if a package is missing, unless this is Debian and the user is root
  */
 export function installPrograms(packages: readonly Package[] = BENCH_PACKAGES): void {
   installMissing(packages);
@@ -24,6 +24,6 @@ export function installPrograms(packages: readonly Package[] = BENCH_PACKAGES): 
 /** The path of a program. @throws if it is missing */
 export function programPath(name: string): string {
   const path = pathOf(name);
-  if (path === undefined) throw new Error(`There is no ${name} on this machine.`);
+  if (path === undefined) throw new Error(`${name} is not installed on this machine.`);
   return path;
 }

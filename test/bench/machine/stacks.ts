@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { folder, runProgram } from './processes.ts';
 
-/** Where a Node process spends its time: stacks sampled by perf, each counted for one part of the work. */
+/** Where a Node process spends its time: stacks sampled by perf, each attributed to one part of the work. */
 
 /** Options that make Node write the names of its compiled functions where perf finds them. */
 export const NAMED_FUNCTIONS = '--perf-basic-prof --interpreted-frames-native-stack';
@@ -79,7 +79,7 @@ export function partOf({ thread, frames }: Stack): string {
 }
 
 /**
- * The symbol of a compiled function is `JS:` with a mark, a name and a location. Regular expressions have no location.
+ * The symbol of a compiled function is `JS:`, a mark, a name and a location. Regular expressions have no location.
  */
 function scriptOf(symbol: string): string | undefined {
   return symbol.startsWith('JS:') ? SCRIPT.exec(symbol)?.[0] : undefined;

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { cpus, release, totalmem } from 'node:os';
 import { sum } from '../../support/statistics.ts';
 
-/** The resources that processes use, from the kernel's counters in /proc. */
+/** Resource usage of processes, from the kernel's counters in /proc. */
 
 /** The resources that a process and its descendants have used so far: user and system time, and memory. */
 export function usageOf(pid: number) {

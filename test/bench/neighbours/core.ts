@@ -13,11 +13,11 @@ import { createMetrics } from '../../../shared/process/metrics.ts';
 import { run } from '../../../shared/process/run.ts';
 
 /**
- * The core's operations on SQLite, with three faults that a request's query can cause:
+ * The core's operations on SQLite, with three faults that the query of a request can cause:
  *
- *     ?wait=<ms>      the answer comes late
- *     ?bytes=<size>   the answer has this size
- *     ?stick=1        the connection of the first such request never carries an answer again
+ *     ?wait=<ms>      the response is delayed
+ *     ?bytes=<size>   the response has this size
+ *     ?stick=1        no response is ever sent again on the connection of the first such request
  */
 
 const CHUNK = Buffer.alloc(65_536, 'x');
@@ -26,7 +26,7 @@ const MAX_HEADER_BYTES = 32_768;
 const never = (): Promise<never> => new Promise(() => {});
 let stuck: Socket | undefined;
 
-/** Yields to other requests between two chunks, because the row measures the gateway, not this core. */
+/** Lets other requests run between two chunks, because the row measures the gateway, not this core. */
 async function* chunks(bytes: number): AsyncGenerator<Buffer> {
   for (let left = bytes; left > 0; left -= CHUNK.length) {
     yield left < CHUNK.length ? CHUNK.subarray(0, left) : CHUNK;
@@ -34,7 +34,7 @@ async function* chunks(bytes: number): AsyncGenerator<Buffer> {
   }
 }
 
-/** Sends an answer of this size. A client that disconnects early is not a fault. */
+/** Sends a response of this size. It is not an error if the client disconnects early. */
 async function answerWith(bytes: number, { request, response }: CoreCall): Promise<never> {
   const requestId = String(request.headers['x-request-id'] ?? '');
   const headers = { 'Content-Type': 'application/json', 'Content-Length': bytes, 'X-Request-Id': requestId };

@@ -1,6 +1,6 @@
 import net, { type Socket } from 'node:net';
 
-/** Plain connections for hostile clients, which send at a bounded rate and count the answers. */
+/** Plain connections for hostile clients, which send at a bounded rate and count the responses. */
 
 export interface Target {
   readonly url: string;
@@ -8,7 +8,7 @@ export interface Target {
   readonly from: string;
 }
 
-/** The answers by status, and the number of connections that the gateway closed. */
+/** The responses by status, and the number of connections that the gateway closed. */
 export const tally: Record<string, number> = {};
 
 const count = (what: string): void => {
@@ -18,11 +18,11 @@ const count = (what: string): void => {
 /** New connections per second. */
 const RECONNECTS = 500;
 const TICK_MS = 5;
-/** Limits a burst after a pause of this process: requests that became due during the pause are not sent. */
+/** Limits the burst after a pause of this process. Requests that became due in a longer pause are not sent. */
 const MOST_TICKS = 4;
 const STATUS_LINE = Buffer.from('HTTP/1.1 ');
 
-/** Counts the answers that begin in the received bytes of a connection. */
+/** Counts the responses that begin in the received bytes of a connection. */
 function countAnswers(socket: Socket, onAnswer: () => void): void {
   let tail = Buffer.alloc(0);
   socket.on('data', (chunk: Buffer) => {
@@ -85,7 +85,7 @@ export function paced(perSecond: number, act: (times: number) => void): void {
 
 /**
  * Sends one request on a new connection.
- * @returns the beginning of the answer, or '' if the connection is closed without one
+ * @returns the beginning of the response, or '' if the connection is closed without one
  */
 export function askOnce({ url, from }: Target, request: string): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
@@ -105,7 +105,7 @@ export interface Flood {
   readonly connections: number;
   /** Requests per second across all connections. */
   readonly perSecond: number;
-  /** The number of requests pipelined in one write. The next ones follow when all of these have been answered. */
+  /** The number of requests pipelined in one write. The next ones follow once all of these have been answered. */
   readonly burst?: number;
   /** The next complete request. */
   next(): string;

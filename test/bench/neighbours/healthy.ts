@@ -4,7 +4,7 @@ import { OpenLoop } from '../load/open-loop.ts';
 
 /**
  * The healthy client, in its own process. In an open loop, it lists pets, gets single pets and adds a few. It checks
- * the status, the request id and the pet of each answer.
+ * the status, the request id and the pet of each response.
  *
  *     HEALTHY='{"url":…,"key":…,"from":"127.0.0.9","readsOnly":false}'
  *
@@ -36,7 +36,7 @@ export interface HealthyResult {
 interface Request {
   readonly id: string;
   readonly text: string;
-  /** The fault of an answer; undefined if it has none. */
+  /** What is wrong with a response; undefined if nothing is. */
   fault(status: number, body: string): string | undefined;
 }
 
@@ -44,7 +44,7 @@ interface Request {
 const PATIENCE_MS = 6_000;
 const MAX_CONNECTIONS = 256;
 const PETS = 20;
-/** One in this many requests is a POST, half are lists, and the rest get a pet. */
+/** One in this many requests adds a pet, half list pets, and the rest get a single pet. */
 const MIX = 10;
 
 const { url, key, from, readsOnly } = JSON.parse(process.env.HEALTHY ?? '{}') as HealthyClient;

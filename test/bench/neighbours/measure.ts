@@ -25,7 +25,7 @@ export interface Measured extends HealthyResult {
   readonly cpu: number;
   /** The number of decisions that the gateway made without Redis, although Redis is healthy in every row. */
   readonly local: number;
-  /** The neighbour's answers by status, and the number of its closed connections. */
+  /** The neighbour's responses by status, and the number of its closed connections. */
   readonly neighbour: Readonly<Record<string, number>>;
 }
 

@@ -20,7 +20,7 @@ export interface Row {
   readonly readsOnly?: boolean;
   /** Whether the gateway's standard output is a pipe that nothing reads. */
   readonly isLogUnread?: boolean;
-  /** Set where the p99 cannot be short. Such a row passes if it has no errors and no local decisions. */
+  /** Set where the p99 cannot be low. Such a row passes if it has no errors and no local decisions. */
   readonly isLateByNature?: boolean;
   /** Runs during the measurement, until `isOver` returns true. */
   disturb?(processes: Disturbed, isOver: () => boolean): Promise<void>;
@@ -73,7 +73,7 @@ export const ROWS: readonly Row[] = [
   beside('most-headers', 'headers, as many and as large as are accepted, 200/s'),
   beside('too-many-headers', 'more or larger headers than are accepted, 200/s'),
   beside('idle', '1,000 idle connections'),
-  beside('huge-answers', 'an answer of 100 MB a second'),
+  beside('huge-answers', 'a response of 100 MB a second'),
   beside('stuck-connection', 'one stuck connection to the core'),
   { name: 'silent-core', title: 'two cores, one falls silent (reads)', cores: 2, readsOnly: true, disturb: silence },
   beside('operators-list', 'operators list keys: ten lists of 2,000 by use at once, repeatedly', { listedKeys: 2_000 }),

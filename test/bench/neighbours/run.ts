@@ -27,11 +27,11 @@ const { values: flags } = parseArgs({
   },
 });
 
-/** @throws {Error} with the names of all rows, if an option has an unknown one */
+/** @throws {Error} that lists all rows, if an option names an unknown one */
 function rowsOf(wished: readonly string[] | undefined): Row[] {
   const known = ROWS.map(({ name }) => name);
   const unknown = wished?.filter((name) => !known.includes(name)) ?? [];
-  if (unknown.length > 0) throw new Error(`There is no row ${unknown.join(', ')}; there are ${known.join(', ')}.`);
+  if (unknown.length > 0) throw new Error(`Unknown row: ${unknown.join(', ')}. The rows are ${known.join(', ')}.`);
   const chosen = ROWS.filter(({ name }) => wished?.includes(name) ?? true);
   return [ALONE, ...chosen, { ...ALONE, name: 'alone-again', title: 'alone, again' }];
 }
@@ -39,7 +39,7 @@ function rowsOf(wished: readonly string[] | undefined): Row[] {
 async function measureAll(rows: readonly Row[]): Promise<Measured[]> {
   const { redis, client, redisUrl } = await startRedis();
   setSessionPriority(redis.pid, FIRST);
-  // The key must be refused for the whole row without being banned.
+  // For the whole row, the key must be refused but never banned.
   await client.hset('gateway:plans', { ...storedPlans(DEFAULT_PLANS), 'free.ban_after': '1000000000' });
   const shared = { redisUrl, keys: await issueKeys(client) };
   const measured: Measured[] = [];
@@ -54,8 +54,8 @@ async function measureAll(rows: readonly Row[]): Promise<Measured[]> {
 }
 
 /**
- * Measures a row. The measurement is repeated only if the latency is too high, which other processes can cause. Any
- * other fault is final.
+ * Measures a row. The measurement is repeated only if the latency is too high, because other processes can cause that.
+ * Any other failure is final.
  */
 async function measureInTries(row: Row, shared: Shared, aloneP99Ms: number | undefined): Promise<Measured> {
   let best = await measureRow(row, shared);

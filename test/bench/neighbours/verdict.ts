@@ -4,15 +4,15 @@ import type { Row } from './rows.ts';
 
 /** Compares the measurements of each row with the requirements. */
 
-/** The bound of the p99: this many times that of the client alone, plus this many milliseconds. */
+/** The p99 may be at most this many times that of the client alone, plus this many milliseconds. */
 const P99_TIMES = 2;
 const P99_MORE_MS = 5;
-/** The fault that the machine may have caused. */
+/** The only failure that the machine may have caused. */
 export const LATE = 'p99';
-/** The memory that a neighbour may cost: connections, and a heap that grows with the load up to a bound. */
+/** The memory that a neighbour may cost: for connections, and for a heap that grows with the load up to a bound. */
 const MOST_MORE_MEGABYTES = 100;
 
-/** The faults of a row; empty if there are none. */
+/** The reasons why a row fails; empty if it passes. */
 export function faultsOf(row: Row, measured: Measured, aloneP99Ms: number): string[] {
   const { errors, p99Ms, local, residentMegabytes } = measured;
   const count = sum(Object.values(errors));
@@ -20,7 +20,7 @@ export function faultsOf(row: Row, measured: Measured, aloneP99Ms: number): stri
   const more = residentMegabytes.peak - residentMegabytes.begin;
   const isIdle = row.neighbour !== undefined && sum(Object.values(measured.neighbour)) === 0;
   return [
-    ...(isIdle ? ['the neighbour did nothing'] : []),
+    ...(isIdle ? ['the neighbour was idle'] : []),
     ...(count > 0 ? [`errors: ${listed(errors)}`] : []),
     ...(isLate ? [LATE] : []),
     ...(local > 0 ? [`${local} local decisions`] : []),

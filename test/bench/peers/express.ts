@@ -9,7 +9,7 @@ import { type KnownKey, KnownKeys, UNAUTHORIZED } from './known-keys.ts';
 
 /**
  * express + express-rate-limit + rate-limit-redis + http-proxy-middleware. It covers only part of the task: fixed
- * windows of a minute and a day, no ban, no access log, no RateLimit headers of the IETF draft.
+ * windows of a minute and a day, but no bans, no access log, and no RateLimit headers of the IETF draft.
  */
 
 const { CORE_URL = '', REDIS_URL = '' } = process.env;

@@ -6,7 +6,7 @@ import { type KnownKey, KnownKeys, UNAUTHORIZED } from './known-keys.ts';
 
 /**
  * fastify + @fastify/rate-limit + @fastify/http-proxy. It covers only part of the task: fixed windows of a minute and a
- * day, no ban, no access log, no RateLimit headers of the IETF draft.
+ * day, but no bans, no access log, and no RateLimit headers of the IETF draft.
  */
 
 declare module 'fastify' {

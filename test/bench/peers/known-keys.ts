@@ -3,8 +3,8 @@ import { parseApiKey } from '../../../gateway/limiter/credential.ts';
 import { keyOf } from '../../../gateway/stores/redis/calls.ts';
 
 /**
- * The key lookup for the usual Node stacks. Their limiters only count and leave the ownership and rights of keys to the
- * application. This is the cheapest such lookup: it reads a key's record from Redis and caches it for a second.
+ * The key lookup for the usual Node stacks. Their limiters only count; the application must find out whose a key is and
+ * what it may do. This is the cheapest such lookup: it reads a key's record from Redis and caches it for a second.
  */
 
 const MEMORY_MS = 1_000;

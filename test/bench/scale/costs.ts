@@ -96,7 +96,7 @@ async function microsecondsPerDecision(decide: () => Promise<unknown>, inFlight:
   return (usageOf(stage.redis.pid).cpuMicroseconds - before) / decisions;
 }
 
-/** The bytes of one request and its answer, excluding TCP and IP headers. */
+/** The bytes of one request and its response, excluding TCP and IP headers. */
 async function bytesPerRequest(): Promise<number> {
   const socket = await connectTo(url);
   socket.write(`GET /v1/pets HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nAuthorization: Bearer ${hot}\r\n\r\n`);
@@ -186,7 +186,7 @@ say(
   `a key: at most ${costs.bytesPerKey.toFixed(0)} bytes in Redis, ${(await bytesInIndex()).toFixed(0)} of them in the index; a connection: ${(idleConnection / 1_024).toFixed(0)} kB in the gateway`,
 );
 say(
-  `on the wire: ${costs.bytesPerRequest} bytes per request and answer, ${costs.bytesPerDecision.toFixed(0)} per decision\n`,
+  `on the wire: ${costs.bytesPerRequest} bytes per request and response, ${costs.bytesPerDecision.toFixed(0)} per decision\n`,
 );
 line(['requests/s', 'a call', 'gateways', 'shards', 'cores', 'Gbit/s', `GB, ${KEYS.toExponential()} keys`]);
 for (const load of LOADS) {

@@ -12,7 +12,7 @@ export interface Costs {
   readonly bytesPerKey: number;
   /** Gateway memory for an open connection. */
   readonly bytesPerConnection: number;
-  /** Network bytes for one request and its answer, between client and gateway. */
+  /** Network bytes for one request and its response, between client and gateway. */
   readonly bytesPerRequest: number;
   /** Network bytes for one decision, in both directions. */
   readonly bytesPerDecision: number;

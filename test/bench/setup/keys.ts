@@ -37,7 +37,7 @@ function planOf(at: number): PlanName {
   return at % 20 === 9 ? 'business' : 'enterprise';
 }
 
-/** Issues keys directly in Redis, with the data that they would have from an operator. */
+/** Issues keys directly in Redis, with the same data as if an operator had issued them. */
 export async function issueKeys(redis: Redis): Promise<Keys> {
   const nextYear = Math.floor(Date.now() / 1_000) + 365 * 86_400;
   return {
@@ -76,7 +76,7 @@ async function issue(redis: Redis, limits: Pick<KeyRecord, 'plan' | 'minute' | '
 export async function issueEmbeddedKeys(adminUrl: string, token: string): Promise<Pick<Keys, 'hot' | 'few'>> {
   const create = async (limits: object) => {
     const { status, json } = await post(`${adminUrl}/keys`, { name: 'bench', ...limits }, { key: token });
-    if (status !== 201) throw new Error(`The gateway answered the creation of a key with ${status}.`);
+    if (status !== 201) throw new Error(`The gateway returned ${status} for the creation of a key.`);
     return (json as { key: string }).key;
   };
   return { hot: await create(BOUNDLESS), few: await create(FEW) };

@@ -6,7 +6,7 @@ import { freePort } from '../../support/port.ts';
 import { sum } from '../../support/statistics.ts';
 import { folder, type Service, startNode, startProgram } from '../machine/processes.ts';
 
-/** What all contenders share: one core, one Redis. */
+/** The core and the Redis that all contenders share. */
 export interface Stage {
   readonly core: Service;
   readonly coreUrl: string;
@@ -36,7 +36,7 @@ export async function addPets(coreUrl: string): Promise<void> {
   for (let number = 1; number <= PETS; number++) {
     const pet = { name: `Rex the ${number}th`, categoryId: number, status: 'available' };
     const { status } = await post(`${coreUrl}/v1/pets`, pet);
-    if (status !== 201) throw new Error(`The core answered the creation of a pet with ${status}.`);
+    if (status !== 201) throw new Error(`The core returned ${status} for the creation of a pet.`);
   }
 }
 

@@ -15,15 +15,15 @@ export async function verify(contender: Contender, stage: Stage): Promise<void> 
 
   const { text: expected } = await send(stage.coreUrl + LIST);
   const list = await send(url + LIST, { key: keys.hot });
-  if (list.status !== 200) throw fault(`GET answers with ${list.status}`);
+  if (list.status !== 200) throw fault(`GET returns ${list.status}`);
   if (list.text !== expected) throw fault(`the body of GET differs from that of the core: ${list.text.slice(0, 200)}`);
   const created = await post(url + LIST, NEW_PET, { key: keys.hot });
-  if (created.status !== 201) throw fault(`POST answers with ${created.status}`);
+  if (created.status !== 201) throw fault(`POST returns ${created.status}`);
   if (redisCalls === undefined) return;
 
   if (!hasLimitHeaders(list) || !hasLimitHeaders(created)) throw fault('X-RateLimit headers are missing');
   const anonymous = await send(url + LIST);
-  if (anonymous.status !== 401) throw fault(`GET without a key answers with ${anonymous.status}`);
+  if (anonymous.status !== 401) throw fault(`GET without a key returns ${anonymous.status}`);
 
   const before = await scriptCalls(stage.client);
   const answers = [];

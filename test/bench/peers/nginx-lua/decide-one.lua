@@ -8,7 +8,7 @@
 --
 -- reply     { 'unknown' | 'disabled' | 'expired' }
 --           { 'admitted' | 'refused' | 'banned', plan, now, minute limit, level, day limit, level, banned until }
---           with times in Unix seconds and levels in tokens, both as text
+--           times are Unix seconds and levels are tokens, both as text
 
 local MINUTE, DAY = 60, 86400
 

@@ -1,4 +1,4 @@
--- The gateway's steps before it forwards, in nginx with ngx_lua: bearer key, one EVALSHA over a pooled connection,
+-- The gateway's steps before forwarding, in nginx with ngx_lua: bearer key, one EVALSHA over a pooled connection,
 -- limit headers, 401 or 429.
 
 local redis = require 'nginx.redis'
@@ -35,7 +35,8 @@ local function digest_of(secret)
   return (ngx.encode_base64(hash:final(), true):gsub('[+/]', { ['+'] = '-', ['/'] = '_' }))
 end
 
--- Id and digest of `Bearer as_<12>_<32 and 6>`. The checksum at the end is not verified here, unlike in the gateway.
+-- The key's id and the digest of its secret, from `Bearer as_<12>_<32 + 6>`. Unlike the gateway, this does not verify
+-- the 6 characters of the checksum.
 local function credential(header)
   if not header or #header ~= HEADER_LENGTH or byte(header, 23) ~= UNDERSCORE then return nil end
   if lower(sub(header, 1, 7)) ~= 'bearer ' or sub(header, 8, 10) ~= 'as_' then return nil end
