@@ -28,7 +28,7 @@ export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStor
   readonly planCache: PlanCache;
   readonly recent: RecentRequests;
   readonly banned: BannedKeys;
-  /** Reports a ban that a decision imposed to the other gateways. */
+  /** Notifies the other gateways of a ban that a decision imposed. */
   noteBan(key: string): void;
   /** Opens the operators' stores. Called once, by the process that serves operators. */
   operators(): Promise<OperatorsStores>;
@@ -41,9 +41,9 @@ export interface OpenOptions {
   readonly clients?: Clients | undefined;
   /** Decides while Redis is unavailable. By default, `clients` does. */
   readonly locals?: LocalDecisions | undefined;
-  /** Announces an operator's change to all deciding processes, before the change is acknowledged. */
+  /** Announces an operator's change to all processes that make decisions, before the change is acknowledged. */
   readonly announce?: Announce | undefined;
-  /** The same for a change that nobody waits for. */
+  /** Like `announce`, but for a change that nobody waits for. */
   readonly doubt?: Announce | undefined;
   /** Required without Redis. */
   readonly embedded?: Embedded | undefined;

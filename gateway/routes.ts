@@ -1,7 +1,7 @@
 import type { Route } from '../shared/http/service.ts';
 import type { Scope } from './limiter/credential.ts';
 
-/** An operation that clients may reach. They cannot reach any other. */
+/** An operation that clients may call. Any other is refused. */
 export interface GatewayRoute extends Route {
   /** The operation's name in the OpenAPI document, for logs. */
   readonly operation: string;

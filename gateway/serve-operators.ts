@@ -122,7 +122,7 @@ export async function serveOperators(
   };
 }
 
-/** Returns ADMIN_TOKEN or, if that is not set, the token kept in DATA_DIR as it was at the start. */
+/** Returns ADMIN_TOKEN or, if that is not set, the token from DATA_DIR as read at the start. */
 async function sharedTokenOf(settings: GatewaySettings, logger: Logger): Promise<() => string> {
   const current = adminTokenOf(settings, logger);
   const first = current() ?? (await keptToken(settings.DATA_DIR));

@@ -217,7 +217,7 @@ async function inTransaction<T>(client: pg.ClientBase, use: () => Promise<T>): P
 /** Codes of a shutdown or a lost connection, by their first characters (appendix A of PostgreSQL's manual). */
 const LOST_CLASSES = ['08', '57P'];
 
-/** System codes of faults while a connection is opened or open. */
+/** System codes of faults while a connection is being opened or used. */
 const LOST_CODES: ReadonlySet<string> = new Set([
   'ECONNREFUSED',
   'ECONNRESET',

@@ -170,7 +170,8 @@ const PAGES = [20, 500];
 const USUAL_MS = 2_000;
 
 const UNREACHABLE = 'Restore the connection between this gateway and Redis.';
-const UNREADABLE = 'Redis answers, but the stream of these entries is unreadable. Check what its key holds, then delete it.';
+const UNREADABLE =
+  'Redis answers, but the stream of these entries is unreadable. Check what its key holds, then delete it.';
 
 /**
  * Follows a log, so that another gateway's change is in force here within a second, and stays in force while the store

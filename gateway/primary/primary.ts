@@ -40,7 +40,7 @@ export async function startPrimary(
   process.on('SIGHUP', () => void begun.promise.then((workers) => workers.renew()));
   const owner = settings.REDIS_URL === undefined ? await openStorage(settings, () => workers.all()) : undefined;
   const storage = owner?.storage;
-  // If there is only one worker, its replacement must find the same port.
+  // The replacement of a single worker must get the same port.
   const port = settings.PORT === 0 ? await tryPort(settings.HOST, 0, 'PORT') : settings.PORT;
   await endLeftBehind(port, logger);
   // These checks run before a worker is serving. A PORT in use does not abort the start by itself, because the process
@@ -94,7 +94,7 @@ export async function startPrimary(
     levels.watch((!isReadable && !isMissing) || workers.isLocal);
   };
   if (owner === undefined) every(WATCH_MS, watch);
-  // On a first start, workers can then load the code that this process has compiled. The call is repeated below.
+  // Saves the code that this process has compiled, so that workers can load it on a first start. Repeated below.
   flushCompileCache();
   begun.resolve(workers);
 

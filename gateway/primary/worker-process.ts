@@ -288,7 +288,7 @@ function isLeftBehind(pid: number): boolean {
   const [, primary] = new RegExp(`(?:^|\0)${MARK}=(\\d+)\0`).exec(text(pid, 'environ')) ?? [];
   // In another PID namespace, the primary would have a different process id here.
   if (primary === undefined || link(`${pid}/ns/pid`) !== link('self/ns/pid')) return false;
-  // The fields after the program's name, which may contain anything: state, parent.
+  // The program's name may contain anything, so only the fields after it are read: state, parent.
   const [, parent] = text(pid, 'stat').split(') ').at(-1)?.split(' ') ?? [];
   return parent !== primary;
 }

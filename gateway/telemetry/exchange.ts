@@ -173,7 +173,9 @@ interface Moments {
 interface Times {
   /** Until the decision. */
   readonly decision: number | undefined;
-  /** Until its body and a connection were available and it was sent to the core; otherwise until it ended. */
+  /**
+   * Until it was sent to the core, once its body and a connection were available. If it was not sent, until it ended.
+   */
   readonly waiting: number | undefined;
   /** Until the core began to respond. */
   readonly core: number | undefined;

@@ -24,8 +24,8 @@ import { type Exchange, type Kind, NotedRequest, timesOf } from './exchange.ts';
 const SHARES: Readonly<Record<Kind, number>> = { served: 0.5, refused: 0.3, strangers: 0.2 };
 
 /**
- * The share of slots for refusals of one key or address with the same outcome, status and code in a minute, and its
- * minimum. Further ones are only counted.
+ * How many slots the refusals of one key or address with the same outcome, status and code may take per minute: this
+ * share of all, but at least LEAST_OF_ONE. Further ones are only counted.
  */
 const SHARE_OF_ONE = 0.02;
 const LEAST_OF_ONE = 5;

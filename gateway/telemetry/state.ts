@@ -119,7 +119,7 @@ export const Totals = z.object({
   shed: count,
   /** No decision was possible. */
   undecided: count,
-  /** How many of all these the gateway decided while Redis was unavailable. */
+  /** How many of these were decided locally, because Redis was unavailable. */
   local: count,
 });
 type Totals = z.infer<typeof Totals>;
@@ -218,7 +218,7 @@ export interface TrafficSource {
   banned(): readonly KeysOfMinute[];
   /** Whether any of them decides locally although Redis should decide. */
   isLocal(): boolean;
-  /** The workers beside this process; undefined if this process serves clients itself. */
+  /** The workers that this process supervises; undefined if it serves clients itself. */
   readonly workers?: (() => WorkersState) | undefined;
   /** The gateway's dependencies as each of them sees them. */
   processes(): readonly ProcessState[];
@@ -226,7 +226,7 @@ export interface TrafficSource {
 
 const WorkerState = z.object({
   worker: count,
-  /** Undefined while no process runs in its place. */
+  /** Undefined while no process runs in this slot. */
   pid: count.optional(),
   /** When it began to serve, or when its predecessor ended. */
   since: time,
