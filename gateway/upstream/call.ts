@@ -33,9 +33,7 @@ export interface Destination {
   lateHeaders?: (() => readonly string[]) | undefined;
 }
 
-/**
- * Called once: after the whole response was forwarded, or with the {HttpError} that prevented this (502, 503 or 504).
- */
+/** Called once: after the whole response was sent, or with the {HttpError} that prevented this (502, 503 or 504). */
 export type Done = (fault?: HttpError) => void;
 
 export interface CallContext {

@@ -82,16 +82,12 @@ const KEEP_ALIVE_MS = 4_000;
 const DEPTH = 64;
 /** A read avoids wires whose responses do not flow. It tries this many first, so that one write sends many requests. */
 const FEW = 4;
-/**
- * A read prefers wires whose next response has been due for less than this, so that few reads wait behind a slow one.
- */
+/** A read prefers wires whose next response has been due for less than this, so that few wait behind a slow one. */
 const FRESH_MS = 3;
 /** After this long without a response, a read prefers any other wire. */
 export const LATE_AFTER_MS = 40;
 
-/**
- * How long a client counts as slow, and its responses on one path as large. The first large one costs a second request.
- */
+/** How long a client counts as slow, and its responses on one path as large. The first large one is requested twice. */
 export const NOTED_MS = 10_000;
 export const LARGE_NOTED_MS = 600_000;
 const SUSPECTED_MS = 1_000;
@@ -100,10 +96,7 @@ const SUSPECTED_MS = 1_000;
 const MAX_RESENDS = 64;
 const RESENDS_PER_ANSWER = 0.1;
 
-/**
- * The budget for resent reads. All cores share it, so responses of healthy cores pay for resending the reads of a
- * silent one.
- */
+/** The budget for resent reads. All cores share it, so healthy cores pay for resending reads of a silent one. */
 export class Resends {
   #left = MAX_RESENDS;
 
@@ -122,9 +115,7 @@ export class Resends {
   }
 }
 
-/**
- * How often a silent core is tested with a read or a write. Writes test it less often, because they cannot be repeated.
- */
+/** How often a silent core is tested with a read or a write. Writes do so less often: they cannot be repeated. */
 const TRY_EVERY_MS = { read: 1_000, write: 10_000 };
 /** How often a read may be sent twice just to find out whether only one response or the whole core is slow. */
 const PROBE_EVERY_MS = 100;
@@ -154,9 +145,7 @@ export class Core {
   /** Whether a request has waited too long for this core, and the core has answered none since. */
   isSilent = false;
   #triedAt = Number.NEGATIVE_INFINITY;
-  /**
-   * Whether its responses repeat the attempt's X-Request-Id, so that they can be matched. Only then are wires reused.
-   */
+  /** Whether its responses repeat the attempt's X-Request-Id and so can be matched. Only then are wires reused. */
   echoes = false;
   /** When the latest of the answered requests was sent, by performance.now(). */
   newestAnswered = Number.NEGATIVE_INFINITY;
@@ -214,8 +203,8 @@ export class Core {
   }
 
   /**
-   * Returns a wire for one request. If responses carry no ids, its connection is always new, because a late response
-   * could be mistaken for the next one.
+   * Returns a wire for one request. Its connection is new if responses carry no ids, because a late response could be
+   * mistaken for the next one.
    */
   takeOwn(): Wire {
     const idle = this.#idle.pop();
