@@ -17,7 +17,7 @@ import { countFaults, STORE_FAULTS, type Store } from './store/store.ts';
 const FORGET_EVERY_MS = 3_600_000;
 /** Twice the gateway's limit, because the gateway adds headers. */
 const MAX_HEADER_BYTES = 32_768;
-/** Requests of a connection that are served at once. Gateways send several reads without waiting for the answers. */
+/** The number of requests on one connection that are served concurrently. Gateways pipeline their reads. */
 const UNANSWERED = 16;
 /** How long tokens from a file are used before the file is read again. */
 const TOKEN_AGE_MS = 1_000;
@@ -94,7 +94,7 @@ async function openDatabase(current: () => string, metrics: Metrics): Promise<St
   });
 }
 
-/** Deletes expired stored answers, now and every hour. */
+/** Deletes expired stored responses, now and every hour. */
 function forgetRegularly(store: Store, logger: Logger): () => void {
   const forget = () =>
     store

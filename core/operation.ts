@@ -26,8 +26,8 @@ export function found(what: string, id: bigint, value: unknown): Answer {
 export const notFound = (what: string, id: bigint) => new HttpError('not_found', `There is no ${what} ${id}.`);
 
 /**
- * Answers with a page of a list. `entries` has one entry more than the page if there is a next page. The Link header
- * then names that page (RFC 8288).
+ * Answers with a page of a list. If there is a next page, `entries` has one more entry than this page. The Link header
+ * then names the next page (RFC 8288).
  */
 export function pageAnswer({ request, path }: CoreCall, limit: number, entries: readonly { id: bigint }[]): Answer {
   if (entries.length <= limit) return { status: 200, body: entries };
@@ -91,8 +91,8 @@ function single(query: URLSearchParams, name: string): string | undefined {
 const invalidParameter = (name: string, fault: string) => new HttpError('invalid_parameter', `${name} ${fault}.`);
 
 /**
- * Runs the transaction of a POST and answers 201 with its result. With an Idempotency-Key, the same key and `body` get
- * the first answer again for a day.
+ * Runs the transaction of a POST and answers 201 with its result. With an Idempotency-Key, further requests with the
+ * same key and `body` get the first response for a day.
  * @throws {HttpError} 400 for an invalid key, 409 for a key that was used for another request
  */
 export async function createOnce<T>(call: CoreCall, body: unknown, transaction: () => Transaction<T>): Promise<Answer> {
@@ -112,8 +112,8 @@ const ANSWERS: Answers = {
 };
 
 /**
- * The key, prefixed with its caller. The draft requires a structured-field string; the same text without quotes is the
- * same key.
+ * The key, prefixed with its caller. The draft requires a structured-field string, which has quotes; the same text
+ * without them is the same key.
  */
 function idempotencyKey({ request }: CoreCall): string | undefined {
   if (request.headers[IDEMPOTENCY_KEY] === undefined) return undefined;

@@ -30,7 +30,7 @@ export const unknown = withAdvice('unknown');
 export const silentCore = (about: string): CheckResult =>
   unknown(about, 'does not answer', 'Check its CPU and its database.');
 
-/** A core without a connection. */
+/** A core that cannot be reached. */
 export const unreachableCore = (about: string, why: string | undefined): CheckResult =>
   fault(about, `cannot be reached: ${why}`, 'Is it running, and does CORE_URL have its address?');
 

@@ -5,7 +5,7 @@
 import { enableCompileCache, flushCompileCache } from 'node:module';
 import { join } from 'node:path';
 
-// By default SIGHUP ends the process. Nothing has been read yet that a reload would have to read again.
+// By default, SIGHUP would end the process. There is nothing to reload yet.
 process.on('SIGHUP', () => {});
 enableCompileCache(join(import.meta.dirname, '../node_modules/.cache/compiled'));
 const { asksForHelp } = await import('../shared/process/arguments.ts');

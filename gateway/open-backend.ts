@@ -20,7 +20,7 @@ import { Tokens } from './stores/tokens.ts';
 import { BannedKeys } from './telemetry/key-watch.ts';
 import { RecentRequests } from './telemetry/recent-requests.ts';
 
-/** A backend with its stores, the plans in force, and what is remembered of recent decisions. */
+/** A backend with its stores, the plans in force, and a record of recent decisions. */
 export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStorage'> {
   /** Keys, read with the deadline of decisions. */
   readonly keys: Keys;
@@ -28,7 +28,7 @@ export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStor
   readonly planCache: PlanCache;
   readonly recent: RecentRequests;
   readonly banned: BannedKeys;
-  /** Reports a ban by decision to the other gateways. */
+  /** Notifies the other gateways of a ban that a decision imposed. */
   noteBan(key: string): void;
   /** Opens the operators' stores. Called once, by the process that serves operators. */
   operators(): Promise<OperatorsStores>;
@@ -39,11 +39,11 @@ export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStor
 
 export interface OpenOptions {
   readonly clients?: Clients | undefined;
-  /** Decides while Redis is away. By default `clients` does. */
+  /** Decides while Redis is unavailable. By default, `clients` does. */
   readonly locals?: LocalDecisions | undefined;
-  /** Announces an operator's change to all deciding processes, before the change is acknowledged. */
+  /** Announces an operator's change to all processes that make decisions, before the change is acknowledged. */
   readonly announce?: Announce | undefined;
-  /** The same for a change that nobody waits for. */
+  /** Like `announce`, but for a change that nobody waits for. */
   readonly doubt?: Announce | undefined;
   /** Required without Redis. */
   readonly embedded?: Embedded | undefined;
@@ -55,7 +55,7 @@ export interface OpenOptions {
 
 const LOAD_AGAIN_MS = 250;
 
-/** Opens what decisions and operators need: keys, and plans that are read regularly. */
+/** Opens the stores that decisions and operators need, and starts to read the plans regularly. */
 export async function openBackend(
   settings: GatewaySettings,
   logger: Logger,
@@ -95,7 +95,7 @@ export async function openBackend(
       // Without Redis, nobody else changes the store.
       if (options.embedded === undefined) {
         tails = [follow(AUDIT_LOG, storage, announce), follow(bans.followed, storage, doubt)];
-        // The first read makes all earlier data doubtful, so it comes before the gateway reports that it has started.
+        // The first read makes all earlier data doubtful, so it is done before the gateway reports that it has started.
         await Promise.all(tails.map((tail) => tail.read().catch(() => undefined)));
         for (const tail of tails) tail.run(stopped.signal);
         bans.run(stopped.signal);
@@ -152,7 +152,8 @@ async function backendOf(
     connectOperators: () => connectOperators(target, logger, redis.status !== 'ready'),
   });
 }
-/** The present credentials. Files are read again for every new connection. */
+
+/** The current credentials. Files are read again for every new connection. */
 function currentCredentials(settings: GatewaySettings, logger: Logger): () => Credentials {
   const options = { logger, maxAgeMs: 0 };
   const urls = currentSecret(GatewaySettings, settings, 'REDIS_URL', options);
@@ -160,7 +161,7 @@ function currentCredentials(settings: GatewaySettings, logger: Logger): () => Cr
   return () => credentialsOf(urls()?.[0] ?? '', sentinelPassword());
 }
 
-/** The present CA certificates for Redis. The file is read again for every new connection. */
+/** The current CA certificates for Redis. The file is read again for every new connection. */
 function currentAuthorities({ REDIS_CA_FILE: path }: GatewaySettings, logger: Logger): (() => string) | undefined {
   if (path === undefined) return undefined;
   return rereadFile('REDIS_CA_FILE', path, certificatesIn(readSecretFile(path)), certificatesIn, {

@@ -18,8 +18,8 @@ interface RoleOfProcess {
 const number = Number(process.argv[2]);
 
 /**
- * V8 collects garbage sooner and optimizes less code, which saves the primary 20 MB. Every process loads its code with
- * these flags, because compiled code in the cache is only valid for the flags that it was compiled with.
+ * With these flags, V8 collects garbage sooner and optimizes less code, which saves the primary 20 MB. Every process
+ * loads its code with them, because compiled code in the cache is only valid for the flags that it was compiled with.
  */
 const SMALL = ['--semi-space-growth-factor=1', '--optimize-for-size'];
 const FAST = ['--semi-space-growth-factor=2', '--no-optimize-for-size'];

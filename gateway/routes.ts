@@ -1,7 +1,7 @@
 import type { Route } from '../shared/http/service.ts';
 import type { Scope } from './limiter/credential.ts';
 
-/** An operation that clients may reach. They cannot reach any other. */
+/** An operation that clients may call. Any other is refused. */
 export interface GatewayRoute extends Route {
   /** The operation's name in the OpenAPI document, for logs. */
   readonly operation: string;
@@ -11,7 +11,7 @@ export interface GatewayRoute extends Route {
   readonly takesBody: boolean;
   /** Whether a GET may upgrade to WebSocket here. Elsewhere an upgrade is ignored. */
   readonly webSocket?: boolean;
-  /** Headers on every answer of a deprecated operation, as a flat list. */
+  /** Headers on every response of a deprecated operation, as a flat list. */
   readonly deprecation?: readonly string[];
 }
 
@@ -25,7 +25,7 @@ const GET_PET_DEPRECATION = [
   '</v1/pets>; rel="successor-version"',
 ];
 
-/** The caller's limit status. The gateway answers it itself. */
+/** The caller's limit status. The gateway itself answers this operation. */
 export const LIMITS_ROUTE: GatewayRoute = {
   operation: 'getLimits',
   method: 'GET',

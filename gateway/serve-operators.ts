@@ -25,7 +25,7 @@ const OPERATORS_LIMITS: Partial<ServerLimits> = { connections: 200, connectionsP
 const OPERATORS_HEAD_BYTES = 8_192;
 
 export interface OperatorsServer extends Pick<RunningServer, 'url' | 'stop'> {
-  /** What the owner of a key may see of its requests. */
+  /** The last refusals of a key, for its owner. */
   readonly refusals: KeyRefusals;
 }
 
@@ -64,7 +64,8 @@ export async function serveOperators(
     },
     workers: () => checkWorkers(workers?.()),
     'plan table': () => checkPlans(backend.planCache),
-    // Orchestrators check the readiness of every gateway, so each gateway would query all others every second.
+    // Only on request: orchestrators keep these checks running on every gateway, so each gateway would otherwise query
+    // all others every second.
     gateways: ({ isNow }: Asked) => (isNow ? checkPeers(peers) : undefined),
   };
   const health = new Health(quick, seldom);
@@ -121,7 +122,7 @@ export async function serveOperators(
   };
 }
 
-/** Returns ADMIN_TOKEN or, if that is not set, the token kept in DATA_DIR as it was at the start. */
+/** Returns ADMIN_TOKEN or, if that is not set, the token from DATA_DIR as read at the start. */
 async function sharedTokenOf(settings: GatewaySettings, logger: Logger): Promise<() => string> {
   const current = adminTokenOf(settings, logger);
   const first = current() ?? (await keptToken(settings.DATA_DIR));

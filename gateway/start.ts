@@ -28,7 +28,7 @@ import type { CoreState } from './upstream/core.ts';
 import { Forwarder } from './upstream/forwarder.ts';
 import { type Happening, happeningOf } from './webhooks/message.ts';
 
-/** What serving clients needs from the process that serves operators. */
+/** What a process that serves clients can ask of the one that serves operators. */
 export interface ForClients {
   /** Called with each event of a key, for WEBHOOK_URL. */
   notify(happening: Happening): void;
@@ -92,14 +92,14 @@ export async function serveClients(
       coreToken: coreTokenOf(settings, logger),
     }),
     certificate,
-    // Heads that are too long get a normal error answer, so the server must accept longer ones.
+    // The pipeline refuses heads that are too long with a normal error, so the server must accept them first.
     maxHeaderBytes: 2 * HEAD_LIMITS.bytes,
     limits,
     countedAs: (remoteAddress) => countedAs(remoteAddress, trustedProxies),
     onRefused: countRefusals(metrics, logger),
     onCut: metrics.counter(
       'gateway_connections_cut_total',
-      'Connections that were cut because their answers were not read.',
+      'Connections that were cut because the client did not read its responses.',
       'reason',
       ['slow_reader', 'unread_answers'],
     ),

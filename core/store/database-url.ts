@@ -5,20 +5,20 @@ const REFUSED_MS = 1_000;
 
 /**
  * The URL of a database whose password can change while the core runs. The password changes in two places, the database
- * and the URL, one after the other. In between, the database refuses either the present or the last URL and accepts the
- * other.
+ * and the URL, one after the other. In between, the database refuses either the current or the previous URL and accepts
+ * the other.
  */
 export class DatabaseUrl {
   readonly #read: () => string;
   #lastAccepted: string | undefined;
   #lastRefused: { readonly url: string; readonly at: number } | undefined;
 
-  /** @param read returns the present URL */
+  /** @param read returns the current URL */
   constructor(read: () => string) {
     this.#read = read;
   }
 
-  /** The present URL or, if that was just refused, the last one that was accepted. */
+  /** The current URL or, if that was just refused, the last one that was accepted. */
   forNewConnection(): string {
     const url = this.#read();
     const { url: refused, at = Number.NEGATIVE_INFINITY } = this.#lastRefused ?? {};
@@ -30,7 +30,7 @@ export class DatabaseUrl {
     this.#lastAccepted = url;
   }
 
-  /** Notes a refused URL. If it is the last accepted one, the present one is tried at once. */
+  /** Notes a refused URL. If it is the last accepted one, the current one is tried next. */
   refused(url: string): void {
     this.#lastRefused = url === this.#read() ? { url, at: performance.now() } : undefined;
   }

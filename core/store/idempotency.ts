@@ -1,13 +1,13 @@
 import { Conflict } from '../../shared/domain-errors.ts';
 import { query, queryOne, type Transaction } from './store.ts';
 
-/** Stored answers, which are returned again (draft-ietf-httpapi-idempotency-key-header). */
+/** Stores responses and returns them to repeated requests (draft-ietf-httpapi-idempotency-key-header). */
 
 const KEPT_MS = 24 * 3_600 * 1_000;
 
 /** A request that its sender may repeat. */
 export interface Repeatable {
-  /** The key, prefixed with its caller so that callers cannot see each other's answers. */
+  /** The key, prefixed with its caller so that callers cannot see each other's responses. */
   readonly key: string;
   /** A digest of the request, because a key is valid for one request only. */
   readonly fingerprint: string;
@@ -20,15 +20,15 @@ export interface StoredAnswer {
   readonly json: string;
 }
 
-/** The answers to store for a success and for a conflict. */
+/** Creates the responses to store for a success and for a conflict. */
 export interface Answers {
   made(result: unknown): StoredAnswer;
   refused(conflict: Conflict): StoredAnswer;
 }
 
 /**
- * Runs a transaction for the first request with a key and returns its answer to all others. Concurrent requests wait:
- * the first statement claims the key, and the database lets only one of them do so.
+ * Runs a transaction for the first request with a key, and returns its response to all others. Concurrent requests
+ * wait: the first statement claims the key, and the database lets only one request do so.
  * @throws {Conflict} if the key was used for another request
  */
 export function* once<T>(
@@ -46,7 +46,7 @@ export function* once<T>(
   return { status, json };
 }
 
-/** Deletes expired answers. */
+/** Deletes expired responses. */
 export function* forgetAnswers(now: number): Transaction<void> {
   yield* query('DELETE FROM idempotency WHERE created_at <= $1', now - KEPT_MS);
 }
@@ -58,7 +58,7 @@ function* earlierAnswer(key: string, fingerprint: string): Transaction<StoredAns
   return { status: Number(row.status), json: row.answer };
 }
 
-/** A conflict is an answer too, and is stored. Rules are checked before any write, so nothing needs to be undone. */
+/** The response to a conflict is stored too. Rules are checked before any write, so nothing needs to be undone. */
 function* answerOf<T>(transaction: () => Transaction<T>, answers: Answers): Transaction<StoredAnswer> {
   try {
     return answers.made(yield* transaction());

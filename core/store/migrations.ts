@@ -1,7 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { query, type Transaction } from './store.ts';
 
-/** The schema as numbered steps, one SQL file each. The table `migrations` records which steps a database has. */
+/**
+ * The schema as numbered steps, one SQL file each. The table `migrations` records which steps have been applied to a
+ * database.
+ */
 
 const TABLE = `CREATE TABLE IF NOT EXISTS migrations (
   version BIGINT PRIMARY KEY,

@@ -7,7 +7,7 @@ import { migrate } from './migrations.ts';
 import { readTables } from './queries.ts';
 import type { Row, Statement, Store, Transaction } from './store.ts';
 
-/** The connections of each core, in addition to the one for readiness. */
+/** The number of connections per core, in addition to the one for readiness. */
 export const CONNECTIONS = 10;
 const MAX_ATTEMPTS = 3;
 /** Any number works if all cores use the same one. */
@@ -184,7 +184,7 @@ async function run<T>(client: pg.ClientBase, transaction: Transaction<T>): Promi
   return step.value;
 }
 
-/** A failed statement is thrown into the transaction, which may handle it. */
+/** The error of a failed statement is thrown into the transaction, which may handle it. */
 async function runStep<T>(
   client: pg.ClientBase,
   transaction: Transaction<T>,
@@ -217,7 +217,7 @@ async function inTransaction<T>(client: pg.ClientBase, use: () => Promise<T>): P
 /** Codes of a shutdown or a lost connection, by their first characters (appendix A of PostgreSQL's manual). */
 const LOST_CLASSES = ['08', '57P'];
 
-/** System codes of faults before or while a connection is open. */
+/** System codes of faults while a connection is being opened or used. */
 const LOST_CODES: ReadonlySet<string> = new Set([
   'ECONNREFUSED',
   'ECONNRESET',
@@ -229,7 +229,7 @@ const LOST_CODES: ReadonlySet<string> = new Set([
   'EAI_AGAIN',
 ]);
 
-/** Faults of pg without a code. After a query timeout, the answer may still arrive on that connection. */
+/** Faults of pg without a code. After a query timeout, the result may still arrive on that connection. */
 const LOST_MESSAGES: ReadonlySet<string> = new Set([
   'Connection terminated',
   'Connection terminated unexpectedly',
@@ -246,7 +246,7 @@ const LOST_MESSAGES: ReadonlySet<string> = new Set([
  */
 const WITHOUT_MEANS = /^(53...|58...|57014|55P03|25006)$/;
 
-/** PostgreSQL asks to run these transactions again (serialization failure, deadlock). */
+/** Transactions with these faults must be run again (serialization failure, deadlock). */
 const RUN_AGAIN: ReadonlySet<string> = new Set(['40001', '40P01']);
 
 const LOCK_NOT_AVAILABLE = '55P03';

@@ -120,7 +120,7 @@ function* list<R>(table: string, columns: string, page: Page<string>): Transacti
   return yield* query<R>(sql, status, after, limit);
 }
 
-/** Reads as little as possible from each table that serving needs. */
+/** Reads as little as possible from each table that requests need. */
 export function* readTables(): Transaction<void> {
   yield* selectPets({ limit: 1 });
   yield* selectOrders({ limit: 1 });

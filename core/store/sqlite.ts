@@ -29,8 +29,8 @@ interface Waiting {
 type Outcome = { readonly result: unknown } | { readonly fault: unknown };
 
 /**
- * One SQLite file. The writes of one turn of the event loop share one commit and one fsync, and are answered after it.
- * A failed write is undone alone.
+ * One SQLite file. The writes of one turn of the event loop share one commit and one fsync, and resolve after it. A
+ * failed write is rolled back without the others.
  */
 export class SqliteStore implements Store {
   readonly #database: DatabaseSync;
@@ -118,7 +118,7 @@ export class SqliteStore implements Store {
     }
   }
 
-  /** Runs one write of a group, which is undone alone if it fails. */
+  /** Runs one write of a group. If it fails, only this write is rolled back. */
   #attempt({ run }: Waiting): Outcome {
     this.#execute('SAVEPOINT one_write');
     try {
@@ -139,7 +139,7 @@ export class SqliteStore implements Store {
     return step.value;
   }
 
-  /** A failed statement is thrown into the transaction, which may handle it. */
+  /** The error of a failed statement is thrown into the transaction, which may handle it. */
   #step<T>(transaction: Transaction<T>, { sql, values }: Statement): IteratorResult<Statement, T> {
     let rows: Row[];
     try {
@@ -165,7 +165,7 @@ export class SqliteStore implements Store {
 }
 
 /**
- * A statement that reads rows as arrays. It names the columns itself, because node:sqlite's objects are slow to create
+ * A statement that reads rows as arrays. It builds the row objects itself, because node:sqlite's own are slow to create
  * and to read.
  */
 class Prepared {

@@ -10,7 +10,10 @@ export interface Store {
   read<T>(transaction: () => Transaction<T>): Promise<T>;
   /** Runs a transaction completely or not at all. May run it again from the start if the database requires that. */
   write<T>(transaction: () => Transaction<T>): Promise<T>;
-  /** Checks that requests can be served, without changing anything. @throws if something that they need is missing */
+  /**
+   * Checks whether requests can be served, without changing anything.
+   * @throws if something that they need is missing
+   */
   check(): Promise<void>;
   close(): Promise<void>;
 }
@@ -33,8 +36,8 @@ export interface Statement {
 export type Row = Readonly<Record<string, Value>>;
 
 /**
- * A transaction is a generator: it yields statements and receives their rows. So the rules are written once, and both a
- * synchronous and an asynchronous store can run them.
+ * A transaction is a generator: it yields statements and receives their rows. This way the rules are written once, and
+ * both a synchronous and an asynchronous store can run them.
  */
 export type Transaction<T> = Generator<Statement, T, readonly Row[]>;
 

@@ -12,10 +12,10 @@ import type { Slot } from './overload.ts';
 /** Errors without variable parts are created once. */
 export const UNAUTHORIZED = new HttpError('unauthorized');
 const RATE_LIMITED = new HttpError('rate_limit_exceeded');
-/** The error for each missing scope. A secret with both scopes is never refused for one. */
+/** The error for each missing scope. A secret that has both scopes never gets one. */
 const FORBIDDEN = { read: forbidden('read', 'write'), write: forbidden('write', 'read') };
 const BANNED = new HttpError('key_banned');
-const UNREADABLE_KEY = 'The stored data of this API key cannot be read. Its issuer can fix it.';
+const UNREADABLE_KEY = 'The stored data of this API key cannot be read. Contact the issuer of the key.';
 const CROWDED = 'Too many requests are in progress. Retry after the time in the Retry-After header.';
 export const shed = () => unavailable(new Shed(), CROWDED);
 const ADDRESS_LIMITED = new HttpError(
@@ -45,8 +45,8 @@ type Decided = Verdict | HttpError;
 
 /**
  * Requests decisions. A key is unverified until a decision finds it valid, because it may be made up. Requests with
- * unverified keys share the capacity of their address. No more of them are decided at the same time than the address
- * could pay for, and they are refused when its allowance is used up.
+ * unverified keys share the capacity of their address. At most as many are decided at once as the address's allowance
+ * covers. Once it is used up, they are refused.
  */
 export class Authorizer {
   readonly #limiter: Limiter;
@@ -60,8 +60,8 @@ export class Authorizer {
   }
 
   /**
-   * Returns a 503 instead of a decision under overload, before a token is spent. If it returns a promise and has set
-   * the client, the caller must note the verdict, because one more promise here would slow every request.
+   * Under overload, returns a 503 instead of a decision, before a token is spent. If this returns a promise and has set
+   * `exchange.client`, the caller must note the verdict: noting it here would take another promise per request.
    */
   decide(credential: Credential, exchange: Exchange, slot: Slot): Decided | Promise<Decided> {
     const client = this.#clients.verified(credential);
@@ -85,7 +85,7 @@ export class Authorizer {
     if (refused !== undefined) return refused;
     const turn = await this.#newcomers.enter(network);
     try {
-      // An earlier request may have verified the key meanwhile.
+      // Another request may have verified the key meanwhile.
       const client = this.#clients.verified(credential);
       if (client !== undefined) {
         const askedAt = monotonicClock();
@@ -121,7 +121,7 @@ export class Authorizer {
 
   /**
    * Checks an admitted request again, because its key was changed after the decision, for example revoked. The request
-   * already has its tokens, so an empty bucket does not refuse it.
+   * has already spent its tokens, so an empty bucket does not refuse it.
    */
   async refusalOfChanged(credential: Credential, exchange: Exchange): Promise<HttpError | undefined> {
     const verdict = await this.#limiter.peek(credential);

@@ -18,12 +18,12 @@ import type { BucketState, LimitStatus } from '../limiter/limiter.ts';
 import { type CanonicalRequest, type Exchange, type Peer, timesOf } from '../telemetry/exchange.ts';
 
 /**
- * HTTP between a client and the gateway: a request in the one form that the gateway and the core read the same way, the
- * client's address, and the headers of every answer.
+ * HTTP between a client and the gateway: the canonical form of a request, the client's address, and the headers of
+ * every response.
  */
 
 const MAX_TARGET_LENGTH = 8_192;
-/** The server accepts heads of twice this length, so that this check can answer those that are too long. */
+/** The server accepts heads of twice this length, so that this check can refuse longer ones with an error. */
 export const HEAD_LIMITS: HeadLimits = { lines: 100, bytes: 16_384 };
 /** Methods that routes use or that clients may reasonably try. Others are refused before routing. */
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
@@ -63,7 +63,7 @@ function canonicalPath(target: string): string {
 
 /** The client's identity and how the request arrived. Only trusted proxies may state these (RFC 7239 §8.1). */
 
-/** The other end of a connection. It is stored on the socket, because a map costs more per request. */
+/** The other end of a connection. It is stored on the socket, because looking it up in a map costs more. */
 const PEER = Symbol('peer of a connection');
 type Known = Socket & { [PEER]?: Peer };
 
@@ -129,8 +129,8 @@ function withoutPort(entry: string): string {
 /** The maximum number of trusted proxies between a client and the gateway. */
 const MAX_HOPS = 16;
 /**
- * The last MAX_HOPS entries, the last one first. Earlier entries are not read, unlike in the package proxy-addr,
- * because a header can hold any number of them.
+ * Yields the last MAX_HOPS entries, the last one first. Unlike the package proxy-addr, it ignores earlier entries,
+ * because a header can contain any number of them.
  */
 function* lastHops(forwarded: string): Generator<string> {
   let end = forwarded.length;
@@ -143,7 +143,9 @@ function* lastHops(forwarded: string): Generator<string> {
   }
 }
 
-/** Adds X-Forwarded-* for the core to a flat list. Keeps usable values of a trusted proxy and sets all others. */
+/**
+ * Adds X-Forwarded-* for the core to a flat list. Keeps valid values from a trusted proxy, and sets all others itself.
+ */
 export function addForwarded(
   to: string[],
   { socket, headers }: IncomingMessage,
@@ -195,8 +197,8 @@ function prefix64(address: string): string {
 }
 
 /**
- * The gateway's headers on every answer to a client, as a flat list.
- * @param beside the answer's own headers. If they already allow any origin, the CORS headers are left out.
+ * The gateway's headers on every response to a client, as a flat list.
+ * @param beside the response's own headers. If they already allow any origin, no CORS headers are added.
  */
 export function clientHeaders(
   { id, limitStatus, keyStatus, cors, route, request }: Exchange,
@@ -204,14 +206,14 @@ export function clientHeaders(
   beside: readonly string[] = [],
 ): string[] {
   const headers = ['X-Request-Id', id, ...commonHeaders(request.socket)];
-  // An answer that reports the limit status has no Retry-After.
+  // A response that only reports the limit status has no Retry-After.
   if (limitStatus !== undefined) addLimits(headers, limitStatus, draftFields, limitStatus !== keyStatus);
   if (cors.length > 0 && !beside.includes('Access-Control-Allow-Origin')) headers.push(...cors);
   if (route?.deprecation !== undefined) headers.push(...route.deprecation);
   return headers;
 }
 
-/** How long each part of a request took until its answer began, in ms (W3C Server Timing). */
+/** How long each part of a request took until its response began, in ms (W3C Server Timing). */
 export function serverTiming(exchange: Exchange): string[] {
   const { decision, waiting, core } = timesOf(exchange);
   const known = Object.entries({ decision, waiting, core }).flatMap(([name, ms]) =>
@@ -223,7 +225,7 @@ export function serverTiming(exchange: Exchange): string[] {
 /**
  * Adds all limit headers for a client: X-RateLimit-*, Retry-After after a refusal, and the fields of
  * draft-ietf-httpapi-ratelimit-headers-11 unless they are disabled.
- * @param withRetryAfter false for an answer that only reports a limit status
+ * @param withRetryAfter false for a response that only reports a limit status
  */
 export function addLimits(headers: string[], status: LimitStatus, draftFields: boolean, withRetryAfter = true): void {
   const bucket = describedBucket(status);
@@ -240,7 +242,8 @@ export function addLimits(headers: string[], status: LimitStatus, draftFields: b
     'X-RateLimit-Reset',
     String(Math.ceil((status.now + ticksUntilReset) / SECOND)),
   );
-  // Parsers of an earlier draft look for these names anywhere. For all others they are vendor parameters.
+  // Parsers for an earlier draft find `limit=`, `remaining=` and `reset=` in these. To all others they are vendor
+  // parameters.
   const earlier = `;store-limit=${bucket.limit};store-remaining=${remaining};store-reset=${Math.ceil(ticksUntilReset / SECOND)}`;
   if (draftFields) addRateLimitFields(headers, status, bucket, retryAfter, earlier);
   if (withRetryAfter && retryAfter !== undefined) headers.push('Retry-After', String(retryAfter));
@@ -253,16 +256,13 @@ export function addLimits(headers: string[], status: LimitStatus, draftFields: b
 export const retryAfterSeconds = (status: LimitStatus): number | undefined =>
   isLimited(status.outcome) ? Math.max(1, Math.ceil(ticksUntilRetry(status) / SECOND)) : undefined;
 
-/**
- * A refused request waits for its place in line. A banned one waits for the end of the ban, and then for a token if
- * there is none.
- */
+/** A refused request waits for its place in line. A banned one waits until the ban has ended and there is a token. */
 function ticksUntilRetry({ outcome, now, buckets, bannedUntil, retryAt = 0 }: LimitStatus): number {
   const waits = buckets.map((bucket) => ticksUntilToken(bucket, bucket.limit, bucket.window));
   return Math.max(...waits, (outcome === 'banned' ? bannedUntil : retryAt) - now);
 }
 
-/** Whether a limit or ban refused the request. The answer to a forbidden one reports the remaining limit as it is. */
+/** Whether a limit or ban refused the request. For a forbidden one, the remaining limit is reported as it is. */
 const isLimited = (outcome: LimitStatus['outcome']): boolean => outcome === 'refused' || outcome === 'banned';
 
 /** The bucket with the fewest tokens left or, for a refused request, with the longest wait. */
@@ -283,9 +283,9 @@ const remainingOf = ({ outcome }: LimitStatus, { tokens }: BucketState): number 
   isLimited(outcome) ? 0 : Math.max(0, tokens);
 
 /**
- * Adds two lists of strings with parameters (RFC 9651). A policy means q requests in w seconds, a limit r requests in t
- * seconds. As r/t is the refill rate, a client that spreads r requests over t seconds is not refused and wastes no
- * token. A refusal lists only the limit that refused, with t = Retry-After.
+ * Adds two lists of strings with parameters (RFC 9651). A policy allows q requests in w seconds; a limit still allows r
+ * requests in t seconds. Because r/t is the refill rate, a client that spreads r requests over t seconds is not refused
+ * and wastes no token. After a refusal, only the limit that refused is listed, with t = Retry-After.
  */
 function addRateLimitFields(
   headers: string[],

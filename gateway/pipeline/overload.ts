@@ -5,23 +5,24 @@ import { systemClock } from '../limiter/bucket.ts';
 import { AddressAllowance } from '../limiter/newcomers.ts';
 
 /**
- * Handles overload of the gateway and the cores: requests are refused at once, and frequent refusals are delayed, so
- * that no client uses the capacity that others need.
+ * Handles overload of the gateway and the cores. Excess requests are refused at once, and frequent refusals are
+ * delayed, so that no client uses up the capacity that others need.
  */
 
 /** The share of the limit for all unverified callers together. */
 const UNVERIFIED_SHARE = 0.25;
 
-/** The record whose capacity a request takes: that of its key or, while the key is unverified, that of its address. */
+/** Whoever uses the capacity: a key or, while the key is unverified, its address. */
 export interface Caller {
   inFlight: number;
 }
 
 /**
- * Refuses a request that would only wait and make others wait. Does so before the request costs anything, or when its
- * body arrives. The capacity of the cores limits the requests in the gateway, and each caller has a fair part of it
- * (fairPart). A caller below its part is admitted even when the total exceeds the limit, unless that part is less than
- * one request. Unverified callers share a fixed part, so that made-up keys never take the capacity of valid ones.
+ * Refuses requests that would only wait and make others wait, either before they cost anything or when their body has
+ * arrived. The capacity of the cores limits the requests in the gateway, and each caller has a fair share of it
+ * (fairPart). A caller below its share is admitted even when the total exceeds the limit, unless that share is less
+ * than one request. All unverified callers together have a fixed share, so that made-up keys never take the capacity of
+ * valid ones.
  */
 export class LoadShedder {
   readonly #limit: () => number;
@@ -35,7 +36,7 @@ export class LoadShedder {
     this.#limit = limit;
   }
 
-  /** A slot for one request. It takes no capacity yet. */
+  /** Creates a slot for one request. It holds no capacity yet. */
   slot(): Slot {
     return new Slot(this);
   }
@@ -43,7 +44,7 @@ export class LoadShedder {
   hasRoomFor(caller: Caller): boolean {
     const limit = this.#limit();
     if (caller instanceof Address && this.#unverified >= limit * UNVERIFIED_SHARE) return false;
-    // The fair part is never less than the free capacity, which is cheaper to compute.
+    // The fair share is never less than the free capacity, which is cheaper to compute.
     const wanted = caller.inFlight + 1;
     return wanted <= limit - this.#total || wanted <= fairPart(limit, this.#total, this.#callers);
   }
@@ -79,7 +80,7 @@ class Address implements Caller {
   }
 }
 
-/** One request's part of the capacity. Its creator must release it once. */
+/** One request's share of the capacity. Its creator must release it once. */
 export class Slot {
   readonly #shedder: LoadShedder;
   #holder: Caller | undefined;
@@ -89,7 +90,7 @@ export class Slot {
     this.#shedder = shedder;
   }
 
-  /** @returns false if the caller has no room */
+  /** @returns false if the caller's share is used up */
   take(caller: Caller): boolean {
     if (!this.#shedder.hasRoomFor(caller)) return false;
     this.#hold(caller);
@@ -101,7 +102,7 @@ export class Slot {
     return this.take(this.#shedder.address(address));
   }
 
-  /** Moves the slot to the record of its key once the key is verified. */
+  /** Moves the slot from the address to the key, once the key is verified. */
   moveTo(caller: Caller): void {
     this.release();
     this.#hold(caller);
@@ -118,7 +119,7 @@ export class Slot {
     return this.#paused === undefined || this.take(this.#paused);
   }
 
-  /** Returns the capacity, if it was taken. */
+  /** Releases the capacity, if it holds any. */
   release(): void {
     if (this.#holder !== undefined) this.#shedder.giveBack(this.#holder);
     this.#holder = undefined;
@@ -132,7 +133,7 @@ export class Slot {
 
 /** Refusals per client and minute that are sent without delay. */
 const PROMPT_A_MINUTE = 60;
-/** While other clients are served, 1,000 further refusals a second are sent, in bursts of at most this many. */
+/** While other clients are served, one further refusal is sent per millisecond, in bursts of at most BURST. */
 const MS_PER_REFUSAL = 1;
 const BURST = 4;
 const TICK_MS = 4;
@@ -163,27 +164,27 @@ interface Waiting {
 
 /**
  * Delays refusals when there are too many. A refusal costs about as much as a served request, so clients that keep
- * sending after refusals are slowed down. A client's first refusals in a minute are sent without delay. The others
- * share a token bucket, which time and served requests refill; while it is empty, they wait in a queue that serves
- * clients in turn. A client that waits sends nothing meanwhile. If no other client is served, each turn of the event
- * loop sends up to WHEN_IDLE of them.
+ * sending after refusals are slowed down. A client's first refusals in a minute are sent without delay. The rest share
+ * a token bucket, which refills over time and with each served request. While it is empty, they wait in a queue that
+ * takes clients in turn; a waiting client sends nothing meanwhile. While no other client is served, each turn of the
+ * event loop sends up to WHEN_IDLE of them.
  */
 export class RefusalPacing {
   readonly #prompt = new AddressAllowance(systemClock, PROMPT_A_MINUTE);
   readonly #perConnection = new WeakMap<Socket, number>();
   readonly #waiting = new FairQueue<Waiting>();
   /**
-   * Refusals that may be sent now. Time refills them to BURST, served requests to WHEN_IDLE. Negative after a refusal
-   * that cost more than was left.
+   * How many refusals may be sent now. It grows over time up to BURST, and with served requests up to WHEN_IDLE. It is
+   * negative after a refusal that cost more than was left.
    */
   #left = BURST;
   #refilledAt = performance.now();
-  /** The client that was served last, when that was, and when another client was last served. */
+  /** The client that was served last, when that was, and when a different client was last served. */
   #served = '';
   #servedAt = Number.NEGATIVE_INFINITY;
   #otherServedAt = Number.NEGATIVE_INFINITY;
 
-  /** Notes an admitted request, which slows the refusals of other clients and permits a fraction of another one. */
+  /** Notes an admitted request, which slows other clients' refusals and permits a fraction of a further refusal. */
   noteAdmitted(client: string): void {
     if (client !== this.#served) this.#otherServedAt = this.#servedAt;
     this.#served = client;
@@ -197,8 +198,8 @@ export class RefusalPacing {
   }
 
   /**
-   * Returns undefined if a refusal may be sent at once, else a promise that resolves when it may. Cuts the connection
-   * if too many refusals wait.
+   * Returns undefined if a refusal may be sent at once, otherwise a promise that resolves when it may. Cuts the
+   * connection if too many refusals are waiting.
    * @param client the name of a verified key, or an address
    * @param cost in refusals without a body
    */

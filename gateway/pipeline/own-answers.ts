@@ -97,7 +97,7 @@ export class OwnAnswers {
   /** Answers with the limit status of a key. This takes no token and does not count as a decision. */
   async #limits(request: CanonicalRequest, exchange: Exchange): Promise<OwnAnswer> {
     const credential = authenticate(request.authorization, { scope: undefined, address: exchange.clientAddress });
-    // Set first, so that a refusal of the address is recorded under the key.
+    // Set before the charge, so that a refusal of the address is recorded under the key.
     exchange.credential = credential;
     this.#charge(exchange);
     exchange.route = LIMITS_ROUTE;
@@ -134,11 +134,11 @@ export class OwnAnswers {
   }
 }
 
-/** Whether a request for limits asks for refusals, which requires a call to all gateways. @throws {HttpError} 400 */
+/** Whether a request for limits asks for refusals, which requires a query to all gateways. @throws {HttpError} 400 */
 function readRefusals(target: string): boolean {
   const [given = 'false', ...more] = new URLSearchParams(target.split('?')[1]).getAll('refusals');
   if (more.length === 0 && (given === 'true' || given === 'false')) return given === 'true';
-  throw new HttpError('invalid_parameter', 'refusals must be true or false, and given once.');
+  throw new HttpError('invalid_parameter', 'refusals must be true or false, and must be given once.');
 }
 
 /** The body of GET /v1/limits. Times are Unix seconds, except `expiresAt`, which is ISO 8601. */
@@ -170,7 +170,7 @@ function describeBucket(bucket: BucketState, now: number) {
 
 /**
  * The response headers that pages may read. Cache-Control, Content-Language, Content-Length, Content-Type, Expires and
- * Last-Modified need no listing.
+ * Last-Modified are always readable.
  */
 const EXPOSED = [
   'X-RateLimit-Limit',
@@ -187,7 +187,7 @@ const EXPOSED = [
 
 /** The headers are listed by name, because the wildcard does not cover Authorization. */
 const ALLOWED_HEADERS = 'Authorization, Content-Type, Idempotency-Key, X-Request-Id, traceparent, tracestate';
-/** How long a browser caches a preflight answer. Chromium caps the time at this value. */
+/** How long a browser caches a preflight response. Chromium caps the time at this value. */
 const MAX_AGE_SECONDS = '7200';
 
 const NONE: readonly string[] = [];
@@ -201,18 +201,19 @@ export class Cors {
   }
 
   /**
-   * Headers for every answer to a request from `origin`, as a flat list. Without them pages could not even read errors.
+   * Headers for every response to a request from `origin`, as a flat list. Without them pages could not even read
+   * errors.
    */
   headersFor(origin: string | undefined): readonly string[] {
     const allowed = this.#allowed(origin);
-    // A cache must not give one origin's answer to another.
+    // A cache must not send one origin's response to another.
     const vary = allowed === '*' ? NONE : ['Vary', 'Origin'];
     if (allowed === undefined) return vary;
     return [...vary, 'Access-Control-Allow-Origin', allowed, 'Access-Control-Expose-Headers', EXPOSED];
   }
 
   /**
-   * Headers of the answer to a preflight. Undefined for other requests, and when the origin is not allowed.
+   * Headers of the response to a preflight. Undefined for other requests, and when the origin is not allowed.
    * @param methods the methods of all operations
    */
   preflightHeaders({ method, headers }: IncomingMessage, methods: string): readonly string[] | undefined {
@@ -239,7 +240,7 @@ const costOf = (file: ReferenceFile, headers: IncomingHttpHeaders): number =>
   isCurrent(headers['if-none-match'], file.etag) ? 1 : file.cost;
 
 /**
- * Answers with a file of the reference. This needs no key; the address's allowance pays.
+ * Answers with a file of the reference. No key is needed, because the address's allowance pays.
  * @throws {HttpError} 429, 405 or 400
  */
 async function answerWithFile(
@@ -274,7 +275,7 @@ function takesGzip(acceptEncoding = ''): boolean {
   });
 }
 
-/** Whether the target is a page. The description of the API is not: only programs read it. */
+/** Whether the target is a page. The OpenAPI document is not, because only programs read it. */
 const isPage = (target: string): boolean => target.startsWith('/docs');
 
 /** Browsers accept text/html when they open a page. Scripts accept other types. */
@@ -307,10 +308,10 @@ const page = (wait: string): string => `<!doctype html>
 </html>
 `;
 
-/** An answer that the gateway makes itself. */
+/** A response that the gateway creates itself. */
 interface OwnAnswer {
   readonly status: number;
-  /** A flat list, without the headers that every answer has. */
+  /** A flat list, without the headers that every response has. */
   readonly headers: readonly string[];
   readonly body?: string | Buffer | undefined;
 }
@@ -329,14 +330,14 @@ export function sendError(exchange: Exchange, error: HttpError, draftFields: boo
   if (response.closed) return;
   exchange.error = error;
   if (response.headersSent) {
-    // A half-sent answer cannot be withdrawn. Cutting the connection keeps it from looking complete. In HTTP/1.0 the
-    // end of the connection is the end of the answer, so the connection is reset instead.
+    // A half-sent response cannot be withdrawn. Cutting the connection keeps it from looking complete. In HTTP/1.0 the
+    // end of the connection is the end of the response, so the connection is reset instead.
     if (request.httpVersion === '1.0') reset(request.socket);
     else response.destroy();
     return;
   }
   // The unread part of a body must not be read as the next request. If it is short, Node reads and drops it; otherwise
-  // the connection closes.
+  // the connection is closed.
   if (!request.complete) {
     if (mayBeLong(exchange)) response.shouldKeepAlive = false;
     else request.resume();

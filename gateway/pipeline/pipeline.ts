@@ -43,7 +43,7 @@ interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependenci
   readonly logger: Logger;
   readonly traffic: Traffic;
   readonly bodyLimitBytes: number;
-  /** Whether answers report how long each step took (Server-Timing). */
+  /** Whether responses report how long each step took (Server-Timing). */
   readonly showsTiming: boolean;
 }
 
@@ -65,11 +65,11 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       if (fault !== undefined) void fail(exchange, fault);
     };
     try {
-      // 1. Bring the request into its canonical form.
+      // 1. Reduce the request to its canonical form, or refuse it.
       const request = canonicalRequest(exchange.request);
       exchange.canonical = request;
 
-      // 2. Find the operation. Answer requests that do not concern the core.
+      // 2. Find the operation. Answer requests that do not need the core.
       const match = router.lookUp(request.method, request.path);
       if (match === undefined || match.route === LIMITS_ROUTE) {
         const own = ownAnswers.answerTo(request, exchange);
@@ -79,7 +79,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
         }
       }
 
-      // 3. Authenticate, for the scope of the operation.
+      // 3. Parse the API key, and note the scope that the operation needs.
       const credential = authenticate(request.authorization, {
         scope: match?.route.scope,
         address: exchange.clientAddress,
@@ -94,7 +94,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
         const isVerified = exchange.client !== undefined;
         const decided = asked instanceof Promise ? await asked : asked;
         if (decided instanceof HttpError) return end(decided);
-        // A verdict without a promise is a remembered ban. Noting it again would extend the time it is remembered.
+        // A verdict that is not a promise is a remembered ban. Noting it again would extend how long it is remembered.
         if (isVerified && asked instanceof Promise) deps.clients.note(credential, decided, askedAt, exchange.client);
         if (decided.outcome !== 'undecided') exchange.decidedAt = performance.now();
         verdict = decided;
@@ -108,7 +108,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       pacing.noteAdmitted(payerOf(exchange));
 
       // 6. Refuse an unknown operation, and read the body. The slot is released while the client sends the body.
-      // After that, others may have taken the capacity, and the key may have changed.
+      // Meanwhile, others may take the capacity, and the key may change.
       exchange.route = (match ?? router.find(request.method, request.path)).route;
       refuseKeyInTarget(request.target);
       let body: Buffer | undefined;
@@ -122,7 +122,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
         if (refused !== undefined) return end(refused);
       }
 
-      // 7. Forward to the core and send its answer back.
+      // 7. Forward the request to the core, and the response to the client.
       forward(exchange, request, body, end);
     } catch (fault) {
       end(toHttpError(fault));
@@ -144,7 +144,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
   }
 
   async function fail(exchange: Exchange, error: HttpError): Promise<void> {
-    // The address pays for a refusal before a decision, but not for faults of the gateway or the core.
+    // A refusal before the decision counts against the address; a fault of the gateway or the core does not.
     if (exchange.limitStatus === undefined) {
       if (error.status < 500) allowance.consume(exchange.network);
       exchange.addressStatus = allowance.peek(exchange.network);
@@ -196,8 +196,9 @@ const payerOf = ({ decision, credential, network }: Exchange): string =>
   decision === undefined || credential === undefined ? network : credential.cacheKey;
 
 /**
- * The last step of an admitted request: sends the request to the core and the answer back. Calls `done` once, with the
- * fault if there is one. @throws {HttpError} if it fails before anything is sent; `done` is not called then
+ * The last step of an admitted request: forwards it to the core, and the response to the client. Calls `done` once,
+ * with the fault if there is one.
+ * @throws {HttpError} if it fails before sending anything, in which case `done` is not called
  */
 type Forward = (exchange: Exchange, request: CanonicalRequest, body: Buffer | undefined, done: Done) => void;
 
@@ -208,7 +209,7 @@ interface ForwardDependencies {
   readonly coreTimeoutMs: number;
   /** Whether the IETF draft's RateLimit fields are sent. */
   readonly draftFields: boolean;
-  /** The core's current token, if it needs one. */
+  /** Returns the current token for the core. Undefined if the core needs none. */
   readonly coreToken: (() => string | undefined) | undefined;
 }
 

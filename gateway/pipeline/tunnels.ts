@@ -5,7 +5,7 @@ import type { Credential } from '../limiter/credential.ts';
 import type { Keys } from '../stores/keys.ts';
 import { CLOSE_CODES, type Tunnel } from '../upstream/tunnel.ts';
 
-/** Whether a request asks for an upgrade to WebSocket only (RFC 6455 §4.1). */
+/** Whether a request asks to upgrade to WebSocket and nothing else (RFC 6455 §4.1). */
 export const asksForWebSocket = ({ method, headers: { upgrade = '' } }: IncomingMessage): boolean =>
   method === 'GET' && upgrade.toLowerCase() === 'websocket';
 
@@ -19,11 +19,11 @@ export function checkHandshake({ headers }: IncomingMessage): void {
   }
   // Headers named in Connection are not forwarded, so the core would have to refuse the handshake.
   if (/sec-websocket/i.test(headers.connection ?? '')) {
-    throw new HttpError('invalid_request', 'Connection must not name parts of the handshake.');
+    throw new HttpError('invalid_request', 'The Connection header must not list Sec-WebSocket headers.');
   }
 }
 
-/** A revoked key or secret must stop working within a second, so this checks twice a second. */
+/** A revoked key or secret must stop working within a second, so keys are checked twice a second. */
 const LOOK_EVERY_MS = 500;
 
 /**
@@ -44,7 +44,7 @@ export class Tunnels {
     this.#endLooking = every(LOOK_EVERY_MS, () => this.#closeInvalid());
   }
 
-  /** True once all WebSockets are closed and new ones are refused. */
+  /** True once the open WebSockets are being closed and new ones are refused. */
   get stopped(): boolean {
     return this.#stopped;
   }
@@ -65,7 +65,7 @@ export class Tunnels {
     if (this.#isLooking || this.#open.size === 0) return;
     this.#isLooking = true;
     this.#closeIdle();
-    // Checks each credential once, however many WebSockets it has. The Redis client sends concurrent queries together.
+    // Checks each credential once, however many WebSockets it has. The Redis client pipelines concurrent queries.
     const credentials = new Map([...this.#open.values()].map((credential) => [credential.cacheKey, credential]));
     await Promise.all([...credentials.values()].map((credential) => this.#closeUnlessValid(credential)));
     this.#isLooking = false;

@@ -36,7 +36,10 @@ export function actOn(changed: Changed, clients: Clients, planCache: PlanCache |
  *   built-in ones
  */
 export function confirmed(storage: Storage, announce: Announce, begin: () => Promise<void>): Storage {
-  /** Records that may have been changed. Reading one of them back acknowledges the change, so it is announced first. */
+  /**
+   * Records that may have been changed. Reading one of them back acknowledges its change, so the change is announced
+   * first.
+   */
   const doubtful = new Set<RecordName>();
 
   async function read(record: RecordName) {
@@ -72,7 +75,7 @@ export function confirmed(storage: Storage, announce: Announce, begin: () => Pro
     await Promise.all(confirmations);
   }
 
-  /** The plans are sent along, because a worker's connection may be slower than that of operators. */
+  /** The announcement contains the plans, because a worker's connection to Redis may be slower than the operators'. */
   async function announcePlans(): Promise<void> {
     const plans = await storage.read('plans').catch((cause) => Promise.reject(new Unknown(cause)));
     if (plans !== undefined) await announce({ plans });
@@ -83,8 +86,8 @@ export function confirmed(storage: Storage, announce: Announce, begin: () => Pro
 
 /**
  * The records that workers keep in memory and must now read again. A key that was only created, renamed or tagged is
- * not among them, so it stays usable in an outage. A restored key is, because it may have been refused before. A change
- * to an existing key without an audit entry does not affect decisions.
+ * not among them, so it stays usable in an outage. A restored key is among them, because it may have been refused
+ * before. A change to an existing key without an audit entry does not affect decisions.
  */
 function watchedIn({ parts, entries }: Change): RecordName[] {
   const concerns = entries.some(({ fields }) => concernsDecisions(fields));
@@ -101,8 +104,8 @@ const changedKey = (key: string, isReset: boolean): Changed => (isReset ? { key,
 const EVERY_MS = 250;
 
 /**
- * Writes each ban by decision into a log that the other gateways follow, so that it is in force there too, even if they
- * then lose Redis. The audit log holds only what operators do.
+ * Writes each ban that a decision imposes to a log that the other gateways follow, so that it is in force there too,
+ * even if they then lose Redis. The audit log contains only changes by operators.
  */
 export function banLog(storage: Pick<Storage, 'change'>) {
   const own = randomUUID();
@@ -133,14 +136,14 @@ export function banLog(storage: Pick<Storage, 'change'>) {
   return {
     followed,
     add: (key: string) => void waiting.add(key),
-    /** Runs until the signal is aborted. What cannot be written now is written later. */
+    /** Runs until the signal is aborted. Bans that cannot be written now are written later. */
     run: (signal: AbortSignal) => void repeat(EVERY_MS, signal, write),
   };
 }
 
 const BANS_AT_ONCE = 250;
 
-/** A log that gateways follow, because its entries say which keys may have changed. */
+/** A log that gateways follow, because its entries show which keys may have changed. */
 interface Followed {
   readonly log: LogName;
   /** For operators: what the entries are, and what may happen while they cannot be read. */
@@ -150,7 +153,7 @@ interface Followed {
   changesIn(entries: readonly Fields[]): Changed[];
 }
 
-/** What operators change at other gateways. */
+/** Changes by operators through other gateways. */
 export const AUDIT_LOG: Followed = {
   log: 'audit',
   about: 'changes by other gateways',
@@ -161,19 +164,20 @@ export const AUDIT_LOG: Followed = {
   },
 };
 
-/** How many entries are read at a time. The second number applies if there are more new ones. */
+/** How many entries are read: the first number or, if more are new, the second. */
 const PAGES = [20, 500];
-/** No warning is given if the last read was less than this long ago. */
+/** If the last read was at most this long ago, there is no fault. */
 const USUAL_MS = 2_000;
 
 const UNREACHABLE = 'Restore the connection between this gateway and Redis.';
-const UNREADABLE = 'Redis answers, but their stream cannot be read. Check what is stored in its place, then delete it.';
+const UNREADABLE =
+  'Redis answers, but the stream of these entries is unreadable. Check what its key holds, then delete it.';
 
 /**
  * Follows a log, so that another gateway's change is in force here within a second, and stays in force while the store
- * is away. If the last entry seen is gone, too many followed, or something else is in the place of the log, any key may
- * have changed.
- * @param storage with the deadline of decisions, so that reading does not wait for a dead connection
+ * is unavailable. Any key may have changed if the last entry seen is gone, if too many entries follow it, or if the
+ * log's key holds something else.
+ * @param storage must have the deadline of decisions, so that reading does not wait for a dead connection
  * @param announce resolves when no process of this gateway acts on older data
  */
 export function follow({ log, about, risk, changesIn }: Followed, storage: Pick<Storage, 'tail'>, announce: Announce) {
@@ -200,7 +204,10 @@ export function follow({ log, about, risk, changesIn }: Followed, storage: Pick<
     remedy = UNREACHABLE;
   }
 
-  /** Reads and announces the new entries. @throws {Unavailable} if the store is away or the log cannot be read */
+  /**
+   * Reads and announces the new entries.
+   * @throws {Unavailable} if the store is unavailable or the log cannot be read
+   */
   async function read(): Promise<void> {
     try {
       await readNew();
@@ -220,7 +227,7 @@ export function follow({ log, about, risk, changesIn }: Followed, storage: Pick<
     return fault(about, `${found}. Until they are read, ${risk}.`, remedy);
   }
 
-  /** Runs until the signal is aborted. While the store is away, it reads nothing. */
+  /** Reads regularly until the signal is aborted, and continues after a failure. */
   const run = (signal: AbortSignal) => void repeat(EVERY_MS, signal, read);
 
   return { read, check, run };

@@ -133,11 +133,11 @@ export interface AskedOfWorker {
   /** A change was made. Once the worker has answered, it no longer acts on older data. */
   readonly changed: readonly [Changed, true];
   /**
-   * The worker sends the state of a key to be saved and forgets the key, then answers. Either the record of the key is
-   * about to change, or another worker loads it.
+   * The worker sends the state of a key to be saved and forgets the key, then answers. Sent when the record of the key
+   * is about to change, or when another worker loads the key.
    */
   readonly release: readonly [{ readonly id: string; readonly isChanged: boolean }, true];
-  /** The worker sends all states that are not stored, then answers. */
+  /** The worker sends all states that are not stored yet, then answers. */
   readonly flush: readonly [undefined, true];
 }
 
@@ -149,7 +149,7 @@ export interface AskedOfPrimary {
   readonly banned: readonly [{ readonly id: string; readonly known: KnownKey }, undefined];
   /** An event of a key, for WEBHOOK_URL. The primary keeps it if the worker ends. */
   readonly happened: readonly [Happening, undefined];
-  /** A local decision, because Redis is away. Undefined if no worker knows the key. */
+  /** A local decision, because Redis is unavailable. Undefined if no worker knows the key. */
   readonly decide: readonly [LocalQuestion, Verdict | undefined];
   /** The limit status of a key, under the same conditions. */
   readonly peek: readonly [LocalQuestion, Verdict | undefined];
@@ -160,7 +160,7 @@ export interface AskedOfPrimary {
    * read.
    */
   readonly load: readonly [id: string, { readonly fields: Fields | undefined } | undefined];
-  /** Stores states. The answer says whether they are stored. */
+  /** Stores states. The answer is whether they are stored. */
   readonly save: readonly [{ readonly states: readonly SavedState[]; readonly mustBeDurable: boolean }, boolean];
   /** A call to the storage, which only the primary has open. */
   readonly call: readonly [{ readonly method: keyof Storage; readonly args: readonly unknown[] }, CallAnswer];
@@ -172,7 +172,7 @@ export interface StartOrder {
   readonly isAtStart: boolean;
   /** The worker must not serve before it has loaded plans and script from Redis. */
   readonly mustLoad: boolean;
-  /** How long to wait for Redis in other cases; by default the usual time. */
+  /** How long to wait for Redis otherwise; by default the usual time. */
   readonly redisWithinMs?: number | undefined;
 }
 
@@ -189,7 +189,7 @@ export interface LocalQuestion {
   readonly id: string;
   readonly digest: string;
   readonly use: Use;
-  /** When the worker last got an answer from Redis about the key, by the machine's monotonic clock; 0 for never. */
+  /** When the worker last got Redis' reply about the key, by the machine's monotonic clock; 0 for never. */
   readonly repliedAt: number;
   /** When the worker asks, by the same clock. If no answer arrives within a second, it decides itself. */
   readonly askedAt: number;

@@ -5,7 +5,7 @@ const LOOK_EVERY_MS = 1_000;
 
 /** Set in the environment of a worker that must ask its primary for the contents of the files that settings name. */
 export const ASKS_FOR_FILES = 'GATEWAY_ASKS_FOR_FILES';
-/** The worker's question, and the answer. */
+/** The worker's request, and the primary's reply. */
 export interface FilesMessage {
   readonly files: ReadonlyMap<string, string> | 'please';
 }
@@ -14,7 +14,8 @@ export interface FilesMessage {
  * Watches the files that settings name. A bad file changes nothing for running workers. A worker that starts meanwhile
  * gets the last good text from its primary.
  * @param readSettings throws if the settings are invalid
- * @returns a function that returns the last good texts; undefined if all files are good: a worker then reads them itself
+ * @returns a function that returns the last good texts, or undefined if all files are good, so that a worker can read
+ *   them itself
  */
 export function lastGoodFiles(readSettings: () => unknown): () => ReadonlyMap<string, string> | undefined {
   let good = textsRead();

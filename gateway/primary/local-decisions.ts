@@ -13,7 +13,7 @@ import {
 
 /** Shorter than a worker waits for the primary. */
 const GATHERED_WITHIN_MS = 500;
-/** An answer reaches the worker within this time. If it does not, the worker has decided itself. */
+/** An answer reaches the worker within this time. Otherwise the worker has decided by itself. */
 const TRAVEL_MS = 100;
 /** After this time the workers' data on a key is collected again, because Redis may have answered meanwhile. */
 const FRESH_MS = 100;
@@ -22,9 +22,10 @@ type Worker = Pick<Channel<AskedOfWorker, AskedOfPrimary>, 'ask'>;
 
 /**
  * Local decisions for all workers of a machine, made in their primary: a key has one allowance, and a key known to one
- * worker is known to all, replacements included. For each key in question, every worker reports the last decision
- * of Redis. This is repeated after 100 ms, and when a worker has newer data than the primary. At the beginning of an
- * outage, and before it is replaced, a worker also reports all its keys, because only it may know them.
+ * worker is known to all, replacements included. For each key in question, every worker reports the last decision of
+ * Redis. This is repeated after 100 ms, and when a worker has newer data than the primary. At the beginning of an
+ * outage, and before it is replaced, a worker also reports all its keys, because it may be the only one that knows
+ * them.
  */
 export function levelsOfMachine(known: Clients, workers: () => readonly Worker[]) {
   const gatheredAt = boundedMap<string, number>(MAX_CLIENTS);
@@ -68,7 +69,7 @@ export function levelsOfMachine(known: Clients, workers: () => readonly Worker[]
       if (page === undefined) of.asked.delete(worker);
       if (page === undefined || page.length === 0) return;
       for (const [id, one] of page) {
-        // More keys would evict those that were used later, because workers send the most recently used keys first.
+        // Further keys would evict more recently used ones, because workers send the most recently used keys first.
         if (of.collected.size === MAX_CLIENTS) return;
         of.collected.add(id);
         // A change may outdate more keys than this one, so the worker is asked again from the start.
@@ -103,8 +104,8 @@ interface Collection {
 const newCollection = (): Collection => ({ asked: new Set(), collected: new Set(), isOver: false });
 
 /**
- * A worker's local decisions. The primary makes them because it knows what all workers know. If it is gone, does not
- * answer in time or does not know the key, the worker decides from its own data.
+ * A worker's local decisions. The primary makes them because it knows what all workers know. If the primary is gone,
+ * does not answer in time or does not know the key, the worker decides from its own data.
  */
 export function keysOfMachine(own: Clients, primary: Channel<AskedOfPrimary, AskedOfWorker>): LocalDecisions {
   const about = ({ id, digest, use }: Credential, owes = false) => ({

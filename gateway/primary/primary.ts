@@ -28,7 +28,7 @@ const REPLACED_WITHIN_MS = 250;
  * this process loads what operators need, and the gateway can be stopped meanwhile. Without Redis, this process opens
  * the storage.
  * @param readAgain reads the settings, and throws if they are invalid
- * @returns addresses that reject with the errors of workers that cannot start, and of the operators' listener
+ * @returns `addresses`, which rejects with the errors of workers that cannot start and of the operators' listener
  * @throws if DATA_DIR or a port cannot be used
  */
 export async function startPrimary(
@@ -40,11 +40,11 @@ export async function startPrimary(
   process.on('SIGHUP', () => void begun.promise.then((workers) => workers.renew()));
   const owner = settings.REDIS_URL === undefined ? await openStorage(settings, () => workers.all()) : undefined;
   const storage = owner?.storage;
-  // If there is only one worker, its replacement must find the same port.
+  // The replacement of a single worker must get the same port.
   const port = settings.PORT === 0 ? await tryPort(settings.HOST, 0, 'PORT') : settings.PORT;
   await endLeftBehind(port, logger);
-  // These checks run before a worker serves. A PORT in use does not abort the start by itself, because the process that
-  // uses it may be about to end.
+  // These checks run before a worker is serving. A PORT in use does not abort the start by itself, because the process
+  // that uses it may be about to end.
   const tried = await Promise.allSettled([
     tryPort(settings.HOST, port, 'PORT'),
     tryPort(settings.ADMIN_HOST, settings.ADMIN_PORT, 'ADMIN_PORT'),
@@ -65,7 +65,7 @@ export async function startPrimary(
     logger,
     onCrash: () => crashes.add(),
     onReplaced: ({ channel }) => void (owner === undefined && levels.takeOver(channel)),
-    // Every connection has ended by then: it is used once more or becomes idle, and both have a time limit.
+    // Every connection has ended by then, because it is used once more or becomes idle, both with a time limit.
     replacedMs: LONGEST_USE_MS + settings.CORE_TIMEOUT_MS,
     launch(number, reason) {
       const worker: WorkerProcess = new WorkerProcess(number, port, filesInsteadOfBad(), {
@@ -74,7 +74,7 @@ export async function startPrimary(
           hasLoaded ||= report?.isLoaded ?? false;
         },
         banned({ id, known }): undefined {
-          // The worker may end before it is asked.
+          // The worker may end before it is asked for its keys.
           clients.takeOver(id, known, known.lastReply.at);
           void opened.promise.then((backend) => backend.noteBan(id));
         },
@@ -94,7 +94,7 @@ export async function startPrimary(
     levels.watch((!isReadable && !isMissing) || workers.isLocal);
   };
   if (owner === undefined) every(WATCH_MS, watch);
-  // On a first start, workers can then load the code that this process has compiled. The call is repeated below.
+  // Saves the code that this process has compiled, so that workers can load it on a first start. Repeated below.
   flushCompileCache();
   begun.resolve(workers);
 
@@ -178,8 +178,8 @@ async function openStorage(
 }
 
 /**
- * How a worker starts. A replacement waits only briefly for Redis, which may be away: the primary sends it the plans
- * and decides in its place. A renewal waits for Redis, because the worker that it replaces still serves.
+ * How a worker starts. A replacement waits only briefly for Redis, which may be unavailable: the primary sends it the
+ * plans and decides in its place. A renewal waits for Redis, because the worker that it replaces is still serving.
  */
 function orderFor(reason: Reason, planCache: PlanCache | undefined): StartOrder {
   const plans = planCache?.stored;

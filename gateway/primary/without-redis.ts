@@ -12,9 +12,7 @@ const FAULTS = { 'not made': NotMade, unknown: Unknown, unavailable: Unavailable
 
 const METHODS = ['now', 'read', 'readMany', 'isEmpty', 'countKeys', 'listKeys', 'unlistedKeys', 'relistKeys', 'tail'];
 
-/**
- * The storage of a worker without Redis. Only the worker's primary has it open, so a call can wait for a commit there.
- */
+/** The storage of a worker without Redis. Only the primary has it open, so a call can wait for a commit there. */
 export function storageOfPrimary(primary: Channel<AskedOfPrimary, AskedOfWorker>): Storage & KeySource {
   async function call(method: string, ...args: readonly unknown[]): Promise<unknown> {
     const answer = await primary.ask('call', { method: method as keyof Storage, args });
@@ -40,7 +38,7 @@ export function storageOfPrimary(primary: Channel<AskedOfPrimary, AskedOfWorker>
 
 /**
  * The keys that workers hold without Redis. Only one process holds a key: before the key's record changes, and before
- * another worker loads it, the holder sends the state and forgets the key. During a restart there are two workers.
+ * another worker loads it, the holder sends the state and forgets the key. There are two workers only during a restart.
  */
 export function keyOwner(workers: () => readonly WorkerProcess[], open: (owner: Owner) => SqliteStorage) {
   let flush: Promise<unknown> | undefined;
@@ -60,7 +58,7 @@ export function keyOwner(workers: () => readonly WorkerProcess[], open: (owner: 
 
   /** @returns the fields of a key; undefined if they cannot be read now */
   function load(worker: WorkerProcess, id: string) {
-    // Another worker that is loading the key keeps waiting, because its turn follows.
+    // Another worker that is loading the key keeps waiting, because its turn comes next.
     const others = () => workers().filter((other) => other !== worker && other.hasKeys);
     const takeOver = () => Promise.all(others().map((other) => other.release({ id, isChanged: false })));
     return storage.load(id, takeOver).then(

@@ -19,7 +19,7 @@ import { ASKS_FOR_FILES, type FilesMessage } from './last-good-files.ts';
 export interface WorkerEnd {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
-  /** The last part of what the worker wrote to standard error. */
+  /** The last part of the text that the worker wrote to standard error. */
   readonly said: string;
 }
 
@@ -47,8 +47,8 @@ const NOT_FOR_WORKERS = {
 };
 
 /**
- * The workers accept from one shared socket when they have time. Distribution by the primary is more even, but costs 60
- * µs per connection, and a connection on its way to a killed worker would never be answered.
+ * The workers accept connections from one shared socket when they have time. Distribution by the primary would be more
+ * even, but would cost 60 µs per connection and lose connections on their way to a killed worker.
  */
 cluster.schedulingPolicy = cluster.SCHED_NONE;
 
@@ -56,7 +56,7 @@ cluster.schedulingPolicy = cluster.SCHED_NONE;
 export class WorkerProcess {
   /** Its number among the workers. Its replacement has the same number. */
   readonly number: number;
-  /** The address for clients, once the worker serves. Rejects with the worker's error if it ends before that. */
+  /** The address for clients, once the worker is serving. Rejects with the worker's error if it ends before that. */
   readonly serving: Promise<string>;
   readonly ended: Promise<WorkerEnd>;
   readonly channel: Channel<AskedOfWorker, AskedOfPrimary>;
@@ -70,9 +70,9 @@ export class WorkerProcess {
   /** Whether the worker has asked how to start. From then on it reads data that may change. */
   #hasStarted = false;
   #serves = false;
-  /** Whether the worker may have connections. It can have some shortly before it reports that it serves. */
+  /** Whether the worker may have connections. It can have some shortly before it reports that it is serving. */
   #listens = false;
-  /** Whether the worker was killed. A late message of a killed worker must not undo a newer change. */
+  /** Whether the worker was killed. A late message from a killed worker must not undo a newer change. */
   #isKilled = false;
 
   /** @param files the contents of the files that settings name, if one of those files is now invalid */
@@ -137,7 +137,10 @@ export class WorkerProcess {
     return this.#worker.process.pid;
   }
 
-  /** Gives a serving worker time to finish its requests, and kills any other. Resolves when the worker is gone. */
+  /**
+   * Gives a serving worker time to finish its requests; kills one that is not serving. Resolves when the worker is
+   * gone.
+   */
   async stop(how: Stopping): Promise<void> {
     this.isStopping = true;
     const { lameDuckMs, lingerMs = lameDuckMs } = how;
@@ -172,7 +175,7 @@ export class WorkerProcess {
       await this.#insist('release', order, 'The worker did not release a key in time. Its last counts are lost.');
   }
 
-  /** Makes the worker send all states that are not stored. */
+  /** Makes the worker send all states that are not stored yet. */
   async flush(): Promise<void> {
     if (this.hasKeys) await this.channel.ask('flush', undefined);
   }
@@ -194,7 +197,7 @@ export class WorkerProcess {
     const { promise: served, resolve, reject } = Promise.withResolvers<string>();
     this.#worker.on('message', ({ gateway }: { gateway?: string }) => gateway !== undefined && resolve(gateway));
     void this.ended.then(({ code, signal, said }) =>
-      reject(new Error(said || `A worker ended before it served: ${signal ?? `exit status ${code}`}.`)),
+      reject(new Error(said || `A worker ended before it was ready: ${signal ?? `exit status ${code}`}.`)),
     );
     const address = await served;
     this.#serves = true;
@@ -249,7 +252,8 @@ function endOf(child: ChildProcess, said: () => string): Promise<WorkerEnd> {
 const MARK = 'GATEWAY_WORKER_OF';
 
 /**
- * How long workers may take, after their primary died, to close the port and to end. Any that take longer are hanging.
+ * How long workers may take to close the port, and to end, after their primary has died. Any that take longer are
+ * hanging.
  */
 const CLOSED_WITHIN_MS = 1_000;
 const ENDED_WITHIN_MS = 10_000;
@@ -266,8 +270,8 @@ export async function endLeftBehind(port: number, logger: Logger): Promise<void>
     if (listeners().length === 0) break;
   }
   kill(listeners(), logger);
-  // The socket may be on its way to a worker that hung at its start. Then no process has it, and it closes when that
-  // worker ends.
+  // The socket may be on its way to a worker that hung at its start. Then no process has the socket, and it closes when
+  // that worker ends.
   while (left().length > 0 && socketsAt(port, 'self').length > 0) await sleep(LOOK_EVERY_MS);
 }
 
@@ -284,7 +288,7 @@ function isLeftBehind(pid: number): boolean {
   const [, primary] = new RegExp(`(?:^|\0)${MARK}=(\\d+)\0`).exec(text(pid, 'environ')) ?? [];
   // In another PID namespace, the primary would have a different process id here.
   if (primary === undefined || link(`${pid}/ns/pid`) !== link('self/ns/pid')) return false;
-  // The fields after the program's name, which may contain anything: state, parent.
+  // The program's name may contain anything, so only the fields after it are read: state, parent.
   const [, parent] = text(pid, 'stat').split(') ').at(-1)?.split(' ') ?? [];
   return parent !== primary;
 }

@@ -21,15 +21,15 @@ const REPORT_EVERY_MS = 500;
 const REFUSALS_WITHIN_MS = 3_000;
 
 /**
- * A worker: serves clients on the port shared by all workers. Operators connect to the primary. @param number the
- * worker's number
+ * A worker: serves clients on the port that all workers share. Operators connect to the primary.
+ * @param number the worker's number
  */
 export async function startWorker(
   settings: GatewaySettings,
   logger: Logger,
   { number }: { readonly number: number },
 ): Promise<Starting> {
-  // A terminal that is closed signals all its processes, but only the primary must react.
+  // A closing terminal sends SIGHUP to all its processes, but only the primary must react.
   process.on('SIGHUP', () => {});
   const clients = new Clients(
     () => opened?.planCache.ifKnown,
@@ -59,7 +59,7 @@ export async function startWorker(
       return true;
     },
     async release({ id, isChanged }) {
-      // The key may have been loaded by the same message: requests that wait for it are decided first.
+      // The same message may have loaded the key, so requests that wait for the key are decided first.
       await nextTurn();
       const state = embedded?.release(id, isChanged);
       if (state !== undefined) primary.send('save', { states: [[id, state]], mustBeDurable: true });
@@ -86,7 +86,7 @@ export async function startWorker(
     withinMs: order?.redisWithinMs,
   });
   opened = backend;
-  // A table that was read meanwhile may be older.
+  // The table that was read meanwhile may be older.
   if (changedPlans !== undefined) backend.planCache.take(changedPlans);
   if (order?.mustLoad) await backend.loaded;
   const server = await serveClients(settings, backend, logger, metrics, {
@@ -102,11 +102,11 @@ export async function startWorker(
     redis: backend.redis(),
   });
   void backend.loaded.then(reportNow);
-  // By default, node:cluster ends a worker at once when its primary is gone. With this mark a serving worker finishes
-  // its requests first; a worker that does not serve yet still ends at once.
+  // By default, node:cluster ends a worker at once when its primary is gone. With this flag, a worker that is serving
+  // finishes its requests first; one that is still starting ends at once.
   if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true;
   return {
-    // Waits a turn, so that the primary learns that the plans are loaded before it learns that this worker serves.
+    // Waits, so that the primary learns that the plans are loaded before it learns that this worker is serving.
     addresses: nextTurn()
       .then(() => nextTurn())
       .then(() => ({ gateway: server.url })),

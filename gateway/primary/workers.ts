@@ -8,7 +8,7 @@ import type { WorkerState } from '../telemetry/state.ts';
 import type { AskedOfPrimary, AskedOfWorker, Changed, Channel, WorkerReport } from './channel.ts';
 import type { WorkerEnd, WorkerProcess } from './worker-process.ts';
 
-/** Other gateways wait longer for this one, so that a hanging worker does not make the whole gateway seem missing. */
+/** Other gateways wait longer than this, so that a hanging worker does not make the whole gateway seem missing. */
 const LIST_WITHIN_MS = 700;
 
 /** The workers of a gateway: a fixed number of slots, each with a process that serves clients. */
@@ -30,17 +30,19 @@ export class Workers {
     return this.#serving.length;
   }
 
-  /** The states of all slots, including those in which no process serves. */
+  /** The states of all slots, including those without a serving process. */
   states(): WorkerState[] {
     return this.#slots.map((slot) => slot.state());
   }
 
-  /** What each serving worker reports about the gateway's dependencies, at most half a second old. */
+  /** The latest report of each serving worker, at most half a second old. */
   processes(): WorkerReport[] {
     return this.#serving.flatMap(({ report }) => report ?? []);
   }
 
-  /** The workers that answer clients: those that serve, and those that finish their connections. */
+  /**
+   * The channels of the workers that have clients: the serving ones, and those that are finishing their connections.
+   */
   channels(): Channel<AskedOfWorker, AskedOfPrimary>[] {
     const serving = this.#serving;
     return this.all()
@@ -48,20 +50,21 @@ export class Workers {
       .map(({ channel }) => channel);
   }
 
-  /** All workers that have not ended: those that serve, start or stop. */
+  /** All workers that have not ended, whether starting, serving or stopping. */
   all(): WorkerProcess[] {
     return this.#slots.flatMap(({ processes }) => [...processes]);
   }
 
-  /** Resolves when no worker acts on data older than a change. Workers that do not confirm it are killed. */
+  /** Resolves when no worker acts on data older than a change. Workers that do not confirm the change are killed. */
   async confirm(changed: Changed): Promise<void> {
     await Promise.all(this.all().map((worker) => worker.confirm(changed)));
   }
 
   /**
-   * Starts all workers, and resolves when the first one serves. Later, one that cannot start counts as crashed.
+   * Starts all workers, and resolves when the first one is serving. After that, a worker that cannot start counts as
+   * crashed.
    * @returns their shared address
-   * @throws the error of a worker that could not start before one served
+   * @throws the error of a worker that cannot start before any is serving
    */
   async start(): Promise<string> {
     const starting = this.#slots.map((slot) => slot.start('first'));
@@ -72,8 +75,8 @@ export class Workers {
   }
 
   /**
-   * A rolling restart: each slot in turn gets a new process, and the old one ends once the new one serves. A call
-   * during a restart starts another one afterwards.
+   * A rolling restart: each slot in turn gets a new process, and the old one ends once the new one is serving. A call
+   * during a restart starts another restart afterwards.
    */
   renew(): void {
     if (this.#isRenewalWaiting) return;
@@ -145,7 +148,7 @@ export class Workers {
   }
 }
 
-/** Why a worker starts: as the first one of its slot, in place of a crashed one, or in place of one that serves. */
+/** Why a worker starts: as the first one of its slot, to replace a crashed one, or to replace one that is serving. */
 export type Reason = 'first' | 'replacement' | 'renewal';
 
 interface SlotOptions {
@@ -155,11 +158,11 @@ interface SlotOptions {
   readonly replacedMs: number;
   /** Called for every worker that ends unexpectedly. */
   onCrash(): void;
-  /** Called with a worker before it is stopped because another serves in its place. */
+  /** Called with a worker that has been replaced, before it is stopped. */
   onReplaced(worker: WorkerProcess): void;
 }
 
-/** The slot of one worker. A process always serves in it; when that process ends, another one replaces it. */
+/** The slot of one worker. When its process ends, another one replaces it. */
 class Slot {
   readonly #number: number;
   readonly #options: SlotOptions;
@@ -175,7 +178,7 @@ class Slot {
   #changedAt = new Date();
   #stopping = new AbortController();
 
-  /** @param hasBegun whether a worker of any slot has served */
+  /** @param hasBegun whether a worker of any slot has been serving */
   constructor(number: number, options: SlotOptions, hasBegun: () => boolean) {
     this.#number = number;
     this.#options = options;
@@ -197,9 +200,9 @@ class Slot {
   }
 
   /**
-   * Starts a worker. Once it serves, the worker that served before finishes its requests and ends.
+   * Starts a worker. Once it is serving, its predecessor finishes its requests and ends.
    * @returns the address of the new worker
-   * @throws the error of a new worker that could not start; the old one then stays
+   * @throws the error of a new worker that cannot start; its predecessor then stays
    */
   async start(reason: Reason): Promise<string> {
     const { launch, logger, onReplaced, replacedMs } = this.#options;
@@ -210,7 +213,7 @@ class Slot {
     const before = this.current;
     this.current = worker;
     this.#changedAt = new Date();
-    logger.info({ worker: this.#number, pid: worker.pid }, 'worker serves');
+    logger.info({ worker: this.#number, pid: worker.pid }, 'worker is serving');
     if (before !== undefined) onReplaced(before);
     await before?.stop({ lameDuckMs: 0, lingerMs: replacedMs });
     return address;
@@ -236,7 +239,7 @@ class Slot {
       logger.info(fields, 'worker stopped');
       return;
     }
-    // If no worker has ever served, there is no replacement: the start of the gateway fails.
+    // If no worker has been serving yet, there is no replacement: the start of the gateway fails.
     if (!this.#hasBegun()) return;
     logger.error(fields, 'worker exited');
     onCrash();
@@ -247,7 +250,7 @@ class Slot {
     void this.#refill(servedMs);
   }
 
-  /** Starts workers until one serves. The waits in between grow with every early exit. */
+  /** Starts workers until one is serving. The waits in between grow with every early exit. */
   async #refill(servedMs: number): Promise<void> {
     const { signal } = this.#stopping;
     for (let lastedMs = servedMs; this.current === undefined && !signal.aborted; lastedMs = 0) {

@@ -6,7 +6,7 @@ import { seriesOf } from './state.ts';
 /** Checks clients' addresses: the allowance of clients without a key and the networks of secrets depend on them. */
 
 const ABOUT = 'client addresses';
-/** The longest prefix of a block that is a whole network and not just a few proxies. */
+/** A block with a prefix of at most this length is a whole network, not just a few proxies. */
 const WIDE = { ipv4: 23, ipv6: 63 } as const;
 /** Fewer requests prove nothing. */
 const ENOUGH_REQUESTS = 100;

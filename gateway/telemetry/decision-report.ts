@@ -6,7 +6,7 @@ import type { BucketState, Verdict } from '../limiter/limiter.ts';
 
 /** Describes decisions for operators. */
 
-/** The maximum number of decisions in one answer. */
+/** The maximum number of decisions in one response. */
 export const MOST_DECISIONS = 1_000;
 
 /** Sorts the merged lists of several processes. Decisions of one Redis call have the same time and keep their order. */
@@ -20,7 +20,7 @@ export const isOfAKey = (verdict: Verdict): boolean =>
 /** A process of a gateway. Only workers have a number. */
 export const GatewayProcess = z.object({ host: z.string(), pid: count, worker: count.optional() });
 
-/** The tokens before the decision, after the refill, and those after it. */
+/** The tokens before the decision (but after the refill), and after it. */
 const BucketReport = z.object({ limit: count, before: z.number(), after: z.number() });
 type BucketReport = z.infer<typeof BucketReport>;
 
@@ -34,9 +34,9 @@ export const DecisionReport = z.object({
    * is the time by the gateway's clock, to the millisecond.
    */
   at: time,
-  /** The answer without shadow mode. */
+  /** The error code that the response would have without shadow mode. */
   shadow: z.literal('rate_limit_exceeded').optional(),
-  /** From here on, members exist only for decisions on a valid key. */
+  /** The following fields exist only for decisions on a valid key. */
   plan: z.string().optional(),
   /** The version of this process's plan table at that time. */
   planVersion: z.string().optional(),

@@ -8,7 +8,7 @@ import { type Decision, type LimitStatus, later, StoreUnavailable, type Verdict 
 import type { PlanName } from '../limiter/plans.ts';
 import type { GatewayRoute } from '../routes.ts';
 
-/** nginx's status for a client that left before its answer was complete. It is never sent. */
+/** nginx's status for a client that disconnected before its response was complete. It is never sent. */
 const CLIENT_CLOSED_REQUEST = 499;
 
 const SWITCHING_PROTOCOLS = 101;
@@ -46,7 +46,7 @@ export class Exchange {
   readonly peer: Peer;
   /** The client's IPv4 address or IPv6 /64. Its allowance pays for a request without a valid key. */
   readonly network: string;
-  /** CORS headers of the answer, so that pages of other origins can read it. */
+  /** CORS headers of the response, so that pages of other origins can read it. */
   readonly cors: readonly string[];
   readonly id: string;
   readonly trace: Trace;
@@ -54,7 +54,7 @@ export class Exchange {
   readonly startedAt = performance.now();
 
   canonical: CanonicalRequest | undefined;
-  /** Which of the gateway's own answers the request gets. Such requests have no decision. */
+  /** Which of the gateway's own responses the request gets. Such requests have no decision. */
   ownAnswer: 'reference' | 'own' | undefined;
   /** The presented credential, if well-formed. It may be invalid. It contains a digest, so it must not be logged. */
   credential: Credential | undefined;
@@ -74,9 +74,9 @@ export class Exchange {
   /** The code with which the core refused the request, if it is one of ours. */
   coreCode: string | undefined;
   tunnel: { readonly bytesFromClient: number; readonly bytesFromCore: number } | undefined;
-  /** The error in the answer. Its cause is the original fault. */
+  /** The error in the response. Its cause is the original fault. */
   error: HttpError | undefined;
-  /** Headers that are known only when the answer begins. */
+  /** Headers that are known only when the response begins. */
   lateHeaders: (() => readonly string[]) | undefined;
   /** The record of the request for operators. */
   noted: NotedRequest | undefined;
@@ -108,12 +108,12 @@ export class Exchange {
       : verdict;
   }
 
-  /** The limit status that the answer reports: the key's, otherwise the address's. */
+  /** The limit status that the response reports: the key's, otherwise the address's. */
   get limitStatus(): LimitStatus | undefined {
     return this.laterBan ?? this.decision ?? this.keyStatus ?? this.addressStatus;
   }
 
-  /** Updates the limit status after the answer was held back for this many milliseconds. */
+  /** Updates the limit status after the response was delayed for this many milliseconds. */
   heldFor(ms: number): void {
     const elapsed = Math.round(ms * MILLISECOND);
     if (this.decision !== undefined) this.verdict = later(this.decision, elapsed);
@@ -131,7 +131,7 @@ export class Exchange {
   /** The outcome of the decision, or why there was none. */
   get outcome(): Outcome {
     const { verdict, error } = this;
-    // This can follow a decision, if no capacity was left when the body had arrived.
+    // A request can be shed even after its decision, if no capacity was left when its body arrived.
     if (error?.cause instanceof Shed) return 'shed';
     if (verdict === undefined) return this.#noDecisionReason;
     if (verdict.outcome === 'undecided') return 'unusable';
@@ -152,7 +152,7 @@ export class Exchange {
     return verdict !== undefined && verdict.outcome !== 'undecided' && verdict.mode === 'local' ? 'local' : undefined;
   }
 
-  /** The status of the answer. If the client left first, the status of the error it would have received, or 499. */
+  /** The status of the response. If the client left first, the status of the error it would have received, or 499. */
   get status(): number {
     if (this.tunnel !== undefined) return SWITCHING_PROTOCOLS;
     if (this.response.writableFinished) return this.response.statusCode;
@@ -173,11 +173,13 @@ interface Moments {
 interface Times {
   /** Until the decision. */
   readonly decision: number | undefined;
-  /** Until it was sent to the core, once its body and a connection were there; otherwise until it ended. */
+  /**
+   * Until it was sent to the core, once its body and a connection were available. If it was not sent, until it ended.
+   */
   readonly waiting: number | undefined;
-  /** Until the core began to answer. */
+  /** Until the core began to respond. */
   readonly core: number | undefined;
-  /** Until the answer was complete or cut off. */
+  /** Until the response was complete or cut off. */
   readonly sending: number | undefined;
 }
 
@@ -240,7 +242,7 @@ export class Shed extends Error {
   }
 }
 
-/** The outcomes before a request is forwarded: a decision, or the reason why there was none. Each is a label value. */
+/** The outcomes of a request before it is forwarded: a decision, or why there was none. Each is a label value. */
 
 /** Decisions on a key that has a plan. `forbidden` means that its secret lacks the scope. */
 export const ON_PLANS = ['admitted', 'refused_minute', 'refused_day', 'banned', 'forbidden'] as const;

@@ -16,7 +16,7 @@ export interface KeyRefusal {
 }
 
 export const REFUSALS_SHOWN = 5;
-/** All keys share these queries, because each query goes to all gateways. A key may use only one of them. */
+/** All keys share these queries, because each goes to all gateways. One key may use only one of them per second. */
 const QUERIES_PER_SECOND = 5;
 
 const CODES: Readonly<Record<string, string>> = {

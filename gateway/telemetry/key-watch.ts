@@ -28,7 +28,7 @@ interface KeyCounts {
   readonly near: ByPlan;
 }
 
-/** Watches the keys in use. Its data is stored in their records. Most decisions only set `askedAt`. */
+/** Watches the keys in use. The data is stored in the keys' records. Most decisions only set `askedAt`. */
 export class KeyWatch {
   readonly #clients: Pick<Clients, 'all' | 'isBanned'>;
   readonly #notify: (event: KeyEvent, keyId: string, decision: Decision) => void;
@@ -88,7 +88,7 @@ export class KeyWatch {
   }
 }
 
-/** Checks again, because a bucket refills without a decision. */
+/** Checks the day limit again, because a bucket refills even without decisions. */
 function isStillNear({ lastReply, state }: Client, now: number): boolean {
   if (lastReply === undefined) return false;
   const { buckets, now: repliedAt } = lastReply.decision;

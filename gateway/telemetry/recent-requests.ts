@@ -20,18 +20,18 @@ import { type Exchange, type Kind, NotedRequest, timesOf } from './exchange.ts';
  * into a reused slot; a report is only made on demand.
  */
 
-/** How the slots are divided. */
+/** How the slots are divided between kinds of requests. */
 const SHARES: Readonly<Record<Kind, number>> = { served: 0.5, refused: 0.3, strangers: 0.2 };
 
 /**
- * The share of slots for refusals of one key or address with the same outcome, status and code in a minute, and its
- * minimum. Further ones are only counted.
+ * How many slots the refusals of one key or address with the same outcome, status and code may take per minute: this
+ * share of all, but at least LEAST_OF_ONE. Further ones are only counted.
  */
 const SHARE_OF_ONE = 0.02;
 const LEAST_OF_ONE = 5;
 const MAX_REFUSED = 10_000;
 const MINUTE_MS = 60_000;
-/** The number of requests searched before other work has its turn: about a millisecond. */
+/** The number of requests searched before other work gets a turn: about a millisecond. */
 const SEARCHED_AT_ONCE = 250;
 const FIRST_FAILURE = 400;
 const TOO_MANY = 429;
@@ -63,12 +63,12 @@ export class RecentRequests {
     this.#redact = redact;
   }
 
-  /** Must be called after the decision on a request, so that an admitted one can be found before its answer ends. */
+  /** Must be called after the decision on a request, so that an admitted one can be found before its response ends. */
   decided(seen: Exchange): void {
     if (seen.verdict?.outcome === 'admitted') this.#note(seen, 'served');
   }
 
-  /** Must be called when the answer has ended or the client has left. A failure is kept longer than a success. */
+  /** Must be called when the response has ended or the client has left. A failure is kept longer than a success. */
   ended(seen: Exchange): void {
     const { noted, notedPlace, verdict, status } = seen;
     const isServed = status < FIRST_FAILURE && (verdict === undefined || verdict.outcome === 'admitted');
@@ -79,7 +79,10 @@ export class RecentRequests {
     if (slot !== undefined) this.#finish(slot, seen);
   }
 
-  /** @returns undefined if the refusal is only counted, with an earlier one of the same outcome, status and code */
+  /**
+   * @returns undefined if the refusal is only counted, together with an earlier one of the same outcome, status and
+   *   code
+   */
   #noteRefusal(seen: Exchange, kind: Kind): NotedRequest | undefined {
     const who = kind === 'refused' ? seen.keyId : seen.network;
     const alike = `${who} ${seen.outcome} ${seen.status} ${seen.error?.code ?? seen.coreCode}`;
@@ -238,7 +241,7 @@ export const RequestQuery = z.object({
   text: z.string().optional(),
   from: z.number().optional(),
   to: z.number().optional(),
-  /** Continues after this `cursor` of a report. */
+  /** Continues a list after the report with this `cursor`. */
   after: z.string().optional(),
   limit: z.int().min(1).max(MOST_DECISIONS),
   /**
@@ -247,8 +250,8 @@ export const RequestQuery = z.object({
    */
   bansOf: z.array(z.string()).optional(),
   /**
-   * Whether the newest of each minute is reported. The request that began the ban is left out, because a limit refused
-   * it.
+   * Whether the newest of each minute is reported instead. The request that began the ban is left out, because a limit
+   * refused it.
    */
   isByMinute: z.boolean().optional(),
 });
@@ -273,9 +276,9 @@ export const RequestReport = z.object({
   code: z.string().optional(),
   durationMs: z.number(),
   /**
-   * How long each part took; undefined for a part that was not reached. The parts are the time to the decision, the
-   * wait for the rest of the body and for a connection to the core (or until the end, if it was not sent to the core),
-   * the time until the core began to answer, and the time until the answer was handed over.
+   * How long each part took; undefined for a part that was not reached. `decision` ends with the decision. `waiting`
+   * lasts until the request is sent to the core or, if it is not, until its end. `core` ends when the core begins to
+   * respond, and `sending` when the response has been handed over.
    */
   times: z.object({ decision: milliseconds, waiting: milliseconds, core: milliseconds, sending: milliseconds }),
   address: z.string(),

@@ -16,8 +16,8 @@ import {
 } from './exchange.ts';
 
 /**
- * Counts requests and their outcomes. Each answer adds to a few numbers in place. Labels have only the values listed
- * here, so that no key, path or address gets into one.
+ * Counts requests and their outcomes. Each response increments a few numbers in place. Labels have only the values
+ * listed here, so that they never contain a key, path or address.
  */
 
 const MODES = ['shared', 'local'] as const;
@@ -122,7 +122,7 @@ export class Traffic {
     for (const reason of NO_DECISION_REASONS) this.#withoutDecision.declare(reason);
   }
 
-  /** Must be called for every request once its answer has ended. */
+  /** Must be called for every request once its response has ended. */
   answered(exchange: Exchange): void {
     const { clientAddress, peer, request } = exchange;
     const isNamed = request.headers['x-forwarded-for'] !== undefined;
@@ -181,7 +181,7 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
     plan: exchange.plan,
     outcome: exchange.outcome,
     mode: exchange.mode,
-    // What the answer would be without shadow mode.
+    // The error code that the response would have without shadow mode.
     shadow: decision?.isShadowed ? 'rate_limit_exceeded' : undefined,
     // Fields of the key that are not usable limits.
     rejectedOverrides: decision?.rejected || undefined,

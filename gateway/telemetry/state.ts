@@ -13,8 +13,8 @@ import type { KeysOfMinute, KeyWatch } from './key-watch.ts';
 import { DECISIONS, NONE, REQUEST_DURATION, REQUESTS, WITHOUT_DECISION } from './request-metrics.ts';
 
 /**
- * Exposes the state of a process that serves clients, which is read on each scrape. It is exposed per worker, because a
- * sum would have no meaning.
+ * Exposes the state of a process that serves clients. The state is read on each scrape, and exposed per worker because
+ * a sum would be meaningless.
  */
 export function exposeState(
   metrics: Metrics,
@@ -119,7 +119,7 @@ export const Totals = z.object({
   shed: count,
   /** No decision was possible. */
   undecided: count,
-  /** How many of all these the gateway decided while Redis was unavailable. */
+  /** How many of these were decided locally, because Redis was unavailable. */
   local: count,
 });
 type Totals = z.infer<typeof Totals>;
@@ -129,7 +129,7 @@ type Total = keyof Omit<Totals, 'local'>;
 /** The decision on a request, or why there was none. */
 type Shown = DecisionOutcome | NoDecisionReason;
 
-/** The total to which each belongs; undefined if the request needed no decision. */
+/** The total in which each is counted; undefined if the request needed no decision. */
 const TOTAL_OF: Readonly<Record<Shown, Total | undefined>> = {
   admitted: 'admitted',
   refused_minute: 'refused',
@@ -214,19 +214,19 @@ export function quantile(buckets: readonly Bucket[], share: number): number | nu
 export interface TrafficSource {
   /** Their counts since the start. */
   counted(): readonly Family[];
-  /** The keys of the last minute in which a ban refused any, for each of them. */
+  /** For each of them, the keys of the last minute in which a ban refused any. */
   banned(): readonly KeysOfMinute[];
   /** Whether any of them decides locally although Redis should decide. */
   isLocal(): boolean;
-  /** The workers beside this process; undefined if this process serves clients itself. */
+  /** The workers that this process supervises; undefined if it serves clients itself. */
   readonly workers?: (() => WorkersState) | undefined;
-  /** The dependencies as each of them sees them. */
+  /** The gateway's dependencies as each of them sees them. */
   processes(): readonly ProcessState[];
 }
 
 const WorkerState = z.object({
   worker: count,
-  /** Undefined while no process runs in its place. */
+  /** Undefined while no process runs in this slot. */
   pid: count.optional(),
   /** When it began to serve, or when its predecessor ended. */
   since: time,

@@ -4,7 +4,7 @@ import { listed } from '../../shared/lists.ts';
 import { EndUnknown, Unreadable } from './faults.ts';
 import { hasBody, responseHeaders } from './headers.ts';
 
-/** Parses the answers that follow each other on one connection: small ones as a whole, large ones in pieces. */
+/** Parses the responses that follow each other on one connection: small ones as a whole, large ones in pieces. */
 
 /** A longer body is streamed, so that the unread data of slow clients does not fill the memory. */
 const MAX_BODY_BYTES = 65_536;
@@ -24,24 +24,24 @@ export interface AnswerHead {
   /** The length of the body in bytes, if the core states it. */
   readonly length: number | undefined;
   readonly isChunked: boolean;
-  /** Whether the core closes its connection after this answer. */
+  /** Whether the core closes its connection after this response. */
   readonly isLast: boolean;
 }
 
-/** The answer to one request, as received. */
+/** The response to one request, as received. */
 export interface Answer extends AnswerHead {
   /** A short body is a string with one character per byte, so that head and body take one write. */
   readonly body: string | Buffer;
 }
 
-/** An answer that must be streamed. None of it has been forwarded yet, so the request can be repeated. */
+/** A response that must be streamed. None of it has been forwarded yet, so the request can be repeated. */
 export class AnswerTooLarge extends Error {
   readonly head: AnswerHead;
   /** Where the body begins in the bytes that were read. */
   readonly from: number;
 
   constructor(head: AnswerHead, from: number) {
-    super('The answer is too large to be read as a whole.');
+    super('The response is too large to be read as a whole.');
     this.head = head;
     this.from = from;
   }
@@ -49,7 +49,7 @@ export class AnswerTooLarge extends Error {
 
 interface Framed {
   readonly answer: Answer;
-  /** Where the next answer begins. */
+  /** Where the next response begins. */
   readonly end: number;
 }
 
@@ -60,10 +60,10 @@ const HEAD = /^HTTP\/1\.1 [1-5]\d\d(?: [\t\x20-\x7e\x80-\xff]*)?(?:\r\n[!#$%&'*+
 const CHUNK_SIZE = /^[0-9A-Fa-f]{1,6}$/;
 
 /**
- * Reads the answer that begins at `start`. The parser is strict (RFC 9112 §6.3): the next answer begins where this one
- * ends, so an answer that could be read in two ways is rejected.
+ * Reads the response that begins at `start`. The parser is strict (RFC 9112 §6.3): the next response begins where this
+ * one ends, so a response that could be read in two ways is rejected.
  * @param isHead whether it answers HEAD and so has no body, whatever its headers say
- * @returns undefined while the answer is incomplete
+ * @returns undefined while the response is incomplete
  * @throws {Unreadable}
  * @throws {EndUnknown} if only the end of the connection delimits it
  * @throws {AnswerTooLarge} as soon as this is known
@@ -83,11 +83,11 @@ export function readAnswer(bytes: Buffer, start: number, isHead: boolean): Frame
 
 const TOO_LARGE = 'too large';
 
-/** Finds the head after any interim answers. Those are dropped, because no client requested them (RFC 9110 §15.2). */
+/** Finds the head after any interim responses. Those are dropped, because no client requested them (RFC 9110 §15.2). */
 function findHead(bytes: Buffer, start: number): { head: string; status: number; end: number } | undefined {
   for (let at = start; ; ) {
     const end = bytes.indexOf(END_OF_HEAD, at);
-    // All bytes that end the head, except the last, may have arrived already.
+    // Three of the four bytes that end the head may have arrived already.
     if ((end === -1 ? bytes.length - 3 : end) - at > MAX_HEAD_BYTES) throw new Unreadable('Its head is too long.');
     const head = bytes.toString('latin1', at, end === -1 ? at + STATUS_LINE.length : end);
     if (!STATUS_LINE.startsWith(head.slice(0, STATUS_LINE.length))) throw new Unreadable('It is not HTTP/1.1.');
@@ -97,11 +97,11 @@ function findHead(bytes: Buffer, start: number): { head: string; status: number;
     at = end + END_OF_HEAD.length;
     if (status >= 200) return { head, status, end: at };
     if (status === 101) throw new Unreadable('No client requested another protocol.');
-    // An interim answer has no body (RFC 9110 §8.6, RFC 9112 §6.1) and does not end the connection, but some parsers
-    // would follow headers that say otherwise.
+    // An interim response has no body (RFC 9110 §8.6, RFC 9112 §6.1) and does not end the connection, but some parsers
+    // would obey headers that say otherwise.
     const { length, isChunked, isLast } = readHead(head, status);
     if (isLast || isChunked || length !== undefined)
-      throw new Unreadable('An interim answer announces a body or its end.');
+      throw new Unreadable('An interim response announces a body or the end of the connection.');
   }
 }
 
@@ -112,7 +112,7 @@ const LENGTHS_READ: ReadonlySet<number> = new Set(
 const LENGTH = /^\d{1,15}$/;
 const TIMEOUT = /\btimeout=(\d{1,9})/i;
 
-/** @param head a well-formed head @returns an answer whose body is still empty */
+/** @param head a well-formed head @returns a response whose body is still empty */
 function readHead(head: string, status: number): { -readonly [field in keyof Answer]: Answer[field] } {
   const headers: string[] = [];
   let requestId: string | undefined;
@@ -179,7 +179,7 @@ function readBody(bytes: Buffer, from: number, length: number | undefined): Body
   const end = from + length;
   if (length > MAX_BODY_BYTES) return TOO_LARGE;
   if (end > bytes.length) return undefined;
-  // The read buffer is reused.
+  // Copied, because the read buffer is reused.
   return {
     body: length > MAX_TEXT_BYTES ? Buffer.from(bytes.subarray(from, end)) : bytes.toString('latin1', from, end),
     end,
@@ -206,7 +206,7 @@ function readChunks(bytes: Buffer, from: number): Body | typeof TOO_LARGE | unde
   }
 }
 
-/** A streamed answer may have longer chunks than CHUNK_SIZE allows. */
+/** A streamed response may have longer chunks than CHUNK_SIZE allows. */
 const SIZE_LINE = /^[0-9A-Fa-f]{1,12}\r\n$/;
 /** The maximum size of the lines between two chunks, or after the last one. */
 const MAX_LINES_BYTES = 16_384;
@@ -216,7 +216,7 @@ export class BodyReader {
   /** Whether the whole body was read. */
   isComplete = false;
   readonly #isChunked: boolean;
-  /** Bytes of the body, or of the current chunk, that have not been read. */
+  /** The number of unread bytes of the body, or of the current chunk. */
   #left: number;
   #next: 'size' | 'end of chunk' | 'end' = 'size';
   /** The received part of the line between two chunks, and the size of all lines since the last chunk. */
@@ -232,7 +232,7 @@ export class BodyReader {
   /**
    * Reads the next bytes.
    * @param pass called with each part of the body, a view of `bytes`
-   * @returns where the answer ends, or the end of `bytes`
+   * @returns where the response ends, or the end of `bytes`
    * @throws {Unreadable}
    */
   read(bytes: Buffer, from: number, pass: (part: Buffer) => void): number {
@@ -278,21 +278,25 @@ export class BodyReader {
 
 const CODE = /"code":"([a-z_]+)"/;
 
-/** The code of the core's error, if it is one of ours: our own text, because a part of the body would keep all of it. */
+/**
+ * The code of the core's error, if it is one of ours. Returns our own string, because a slice of the body would keep
+ * all of it in memory.
+ */
 function codeOf({ status, body }: Answer): string | undefined {
   const code = status >= 400 && typeof body === 'string' ? CODE.exec(body)?.[1] : undefined;
   return code === undefined ? undefined : Object.keys(ERRORS).find((known) => known === code);
 }
 
 /**
- * Sends an answer. If it is short, head and body are one string, sent in one write; latin1 preserves every byte.
- * An error with one of our codes gets the Link header that explains it.
- * @returns the code with which the core refused the request. Its own faults have none: its log explains them
+ * Sends a response. If it is short, head and body are one string, sent in one write; latin1 preserves every byte. An
+ * error with one of our codes gets the Link header that explains it.
+ * @returns the code with which the core refused the request; undefined for the core's own faults, which its log
+ *   explains
  */
 export function sendAnswer(answer: Answer, response: ServerResponse, extra: readonly string[]): string | undefined {
   const { status, headers, isChunked, body } = answer;
   const kept = responseHeaders(headers, status);
-  // A chunked answer gets a Content-Length.
+  // A chunked response gets a Content-Length.
   if (isChunked && hasBody(response.req.method === 'HEAD', status)) kept.push('Content-Length', String(body.length));
   kept.push(...extra);
   const code = codeOf(answer);

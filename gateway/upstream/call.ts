@@ -21,7 +21,7 @@ const MAX_ATTEMPTS = { read: 2, write: 1 };
 
 const NONE: readonly never[] = [];
 
-/** Where the answer goes, and what is recorded about it. All times here are from performance.now(). */
+/** Where the response goes, and what is recorded about it. All times here are from performance.now(). */
 export interface Destination {
   readonly response: ServerResponse;
   /** When the last attempt was handed to a wire. */
@@ -29,11 +29,11 @@ export interface Destination {
   /** When the core began to answer, or the gateway stopped waiting for it. */
   answeredAt: number | undefined;
   coreCode?: string | undefined;
-  /** Headers that are known only when the answer begins, as a flat list. */
+  /** Headers that are known only when the response begins, as a flat list. */
   lateHeaders?: (() => readonly string[]) | undefined;
 }
 
-/** Called once: after the whole answer was passed on, or with the {HttpError} that prevented it (502, 503 or 504). */
+/** Called once: after the whole response was sent, or with the {HttpError} that prevented this (502, 503 or 504). */
 export type Done = (fault?: HttpError) => void;
 
 export interface CallContext {
@@ -43,8 +43,8 @@ export interface CallContext {
 }
 
 /**
- * One request to the cores. At any moment it is on one wire or waits for one. Once it is sent again elsewhere, the
- * answer to its first attempt is dropped.
+ * One request to the cores. At any time it is on one wire or waits for one. Once it is sent again elsewhere, the
+ * response to its first attempt is dropped.
  */
 export class Call implements PendingRequest {
   readonly request: UpstreamRequest;
@@ -69,7 +69,7 @@ export class Call implements PendingRequest {
   #core: Core | undefined;
   #wire: Wire | undefined;
   #unreachable: readonly Core[] = NONE;
-  /** The head of the answer being streamed, and when its next piece became due. */
+  /** The head of the response being streamed, and when its next piece became due. */
   #streamed: AnswerHead | undefined;
   #readSince = 0;
   #attempts = 0;
@@ -120,8 +120,8 @@ export class Call implements PendingRequest {
   }
 
   /**
-   * Sends the request again on a wire of its own, because an answer ahead of it is late.
-   * @param isOwnFault whether that answer is for the same client
+   * Sends the request again on a wire of its own, because a response ahead of it is late.
+   * @param isOwnFault whether that response is for the same client
    */
   resend(core: Core, now: number, isOwnFault = false): void {
     const late = this.#core;
@@ -163,7 +163,7 @@ export class Call implements PendingRequest {
     const core = this.#core as Core;
     const wire = core.takeOwn();
     this.#wire = wire;
-    // First, the poll phase shows whether the core has closed the wire or sent unsolicited bytes.
+    // Sends only after the poll phase, which shows whether the core has closed the wire or sent unsolicited bytes.
     const { id } = this;
     setImmediate(() => this.#send(wire, id));
   }
@@ -264,7 +264,7 @@ export class Call implements PendingRequest {
     Object.assign(this.request.client, { largeUntil: now + LARGE_NOTED_MS, largePath });
   }
 
-  /** Sends the request again on a wire of its own, where the answer can be streamed instead of failing with a 502. */
+  /** Sends the request again on a wire of its own, where the response can be streamed instead of failing with a 502. */
   #resendForLarge(late: Core): void {
     const now = performance.now();
     this.#noteLarge(now);
@@ -324,7 +324,7 @@ export class Call implements PendingRequest {
     this.#destination.answeredAt = now;
   }
 
-  /** False while the call waits because all wires that its client may have are in use. */
+  /** False while the call waits for a wire, because its client already uses as many as it may. */
   get #isSent(): boolean {
     return this.#wire !== undefined;
   }
@@ -348,7 +348,7 @@ export class Call implements PendingRequest {
     this.#done(upstreamFault(fault));
   }
 
-  /** Ends a call whose answer is no longer wanted. A wire of its own is closed, so that the core notices. */
+  /** Ends a call whose response is no longer wanted. The call's own wire is closed, so that the core notices. */
   #end(): void {
     this.#context.remove(this);
     if (!this.isWanted) return;
@@ -378,7 +378,7 @@ export class Call implements PendingRequest {
     return this.#kind === 'read' ? reads : writes;
   }
 
-  /** Ends the call's own wire, so that the rest of an answer cannot reach the next request. */
+  /** Ends the call's own wire, so that the rest of a response cannot reach the next request. */
   #endOwn(): void {
     if (this.isAlone) this.#wire?.end();
     this.#leave();

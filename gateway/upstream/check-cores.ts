@@ -54,7 +54,9 @@ async function checkCore(
 }
 
 const TIMEOUT_MS = 2_000;
-/** Both requests to a core end before its check as a whole counts as unanswered, so that the finding names the core. */
+/**
+ * The time limit for both requests to a core, less than that of the whole check, so that the finding names the core.
+ */
 const BOTH_WITHIN_MS = 2_500;
 /** The user agent in the core's log. */
 const PROBE_AGENT = 'animal-store-gateway-health';
@@ -101,8 +103,8 @@ async function probe(address: CoreAddress, isOnly: boolean): Promise<CheckResult
 }
 
 /**
- * The status of the answer to a GET.
- * @returns undefined if there is no answer in time
+ * The status of the response to a GET.
+ * @returns undefined if none arrives in time
  * @throws the fault of the connection
  */
 function statusOf(

@@ -5,43 +5,45 @@ const MOST = 2_048;
 /** The maximum number of requests handed to one core, whatever the limit. */
 const MAX_IN_FLIGHT = 4_096;
 
-/** Fractions of the time limit: the time allowed for a queue in the core, and the time after which answers are late. */
+/**
+ * Fractions of the time limit: the time allowed for a queue in the core, and the time after which responses are late.
+ */
 const QUEUE = 0.2;
 const LATE = 0.75;
 /** The number of windows within the time allowed for a queue. */
 const WINDOWS = 16;
-/** Random arrivals make the number of requests under way vary by at most this many times its square root. */
+/** Random arrivals make the number of requests in flight vary by at most this many times its square root. */
 const CHANCE = 5;
-/** Fewer late answers prove nothing about the core. */
+/** Fewer late responses prove nothing about the core. */
 const MIN_LATE = 16;
 const LOWERED_TO = 0.25;
-/** The quickest answer is taken from the last one or two such periods. */
+/** The quickest response is taken from the last one or two periods of this length. */
 const PERIOD_MS = 10_000;
 
 /**
- * Limits the concurrent requests to one core. In front of an overloaded core a queue grows until no request in it is
- * answered in time. Latency alone is no sign of overload, nor is one late answer. A queue exists if more requests
- * arrive than are answered while answers flow, and if even the quickest answer in a window is delayed. If the queue
- * would last more than a second (a fifth of the time limit) at the rate of the last second's answers, the limit falls
- * to as many requests as the core answers in that time.
+ * Limits the concurrent requests to one core. In front of an overloaded core, a queue grows until no request in it is
+ * answered in time. High latency alone is no sign of overload, nor is one late response. A queue exists if, while
+ * responses flow, more requests arrive than are answered and even the quickest response in a window is delayed. If the
+ * queue would last more than a fifth of the time limit (by default a second) at the current rate of responses, the
+ * limit falls to as many requests as the core answers in that time.
  */
 export class ConcurrencyLimit {
   readonly #queueMs: number;
   readonly #lateMs: number;
   #value = MOST;
   #inFlight = 0;
-  /** How many more requests than answers there have been since the queue was last empty. */
+  /** How many more requests than responses there have been since the queue was last empty. */
   #queued = 0;
   #mayRise = true;
   readonly #base = new Quickest();
   #window = new Window(0);
   #late = 0;
-  /** How many answers the core gave in the time allowed for a queue, as of `#inTimeAt`. Older ones count less. */
+  /** How many responses the core sent in the time allowed for a queue, as of `#inTimeAt`. Older ones count less. */
   #recent = 0;
   #inTimeAt = Number.NEGATIVE_INFINITY;
   #loweredAt = Number.NEGATIVE_INFINITY;
 
-  /** @param timeoutMs the timeout of an answer */
+  /** @param timeoutMs the time limit for a response */
   constructor(timeoutMs: number) {
     this.#queueMs = timeoutMs * QUEUE;
     this.#lateMs = timeoutMs * LATE;
@@ -74,15 +76,16 @@ export class ConcurrencyLimit {
   }
 
   /**
-   * Notes the beginning of an answer, or a timeout.
-   * @param sentAt when it was requested; both times are from performance.now()
+   * Notes the beginning of a response, or a timeout.
+   * @param sentAt when the request was sent; both times are from performance.now()
    */
   noteAnswer(sentAt: number, now: number): void {
     const tookMs = now - sentAt;
     this.#window.answered += 1;
     this.#window.quickestMs = Math.min(this.#window.quickestMs, tookMs);
     if (tookMs < this.#lateMs) this.#inTime(now);
-    // Requests sent before the limit was lowered do not show its effect. A core that answers others is not overloaded.
+    // Requests sent before the limit was lowered do not show its effect. A core that still answers other requests is
+    // not overloaded.
     else if (sentAt > this.#loweredAt && ++this.#late >= MIN_LATE && now - this.#inTimeAt > this.#queueMs / 2)
       this.#lower(this.#inFlight * LOWERED_TO, now);
     if (now - this.#window.startedAt >= this.#queueMs / WINDOWS) this.#judge(now);
@@ -141,7 +144,7 @@ class Window {
   }
 }
 
-/** The duration of the quickest recent answer, in ms. */
+/** The duration of the quickest recent response, in ms. */
 class Quickest {
   #older = Number.POSITIVE_INFINITY;
   #newer = Number.POSITIVE_INFINITY;

@@ -13,7 +13,7 @@ export interface Connect {
 }
 
 export interface CoreAddress {
-  /** The core in logs and metrics: a URL with its address, or its socket. */
+  /** The name of the core in logs and metrics: a URL with its address, or its socket. */
   readonly origin: string;
   /** A URL with its name, for the Host header and the certificate. */
   readonly url: string;
@@ -37,7 +37,7 @@ const SRV = /^(https?)\+srv:\/\/(_[a-z\d-]+\._tcp\.([a-z\d_-]+(?:\.[a-z\d_-]+)*)
 /** The kernel's maximum length of a socket path (unix(7)). */
 const MAX_PATH_BYTES = 107;
 
-/** The fault of an entry of CORE_URL; undefined if it is valid. */
+/** What is wrong with an entry of CORE_URL; undefined if it is valid. */
 export function coreUrlFault(text: string): string | undefined {
   if (text.startsWith('unix:')) {
     const isPath = text.startsWith('unix:/') && Buffer.byteLength(pathOf(text)) <= MAX_PATH_BYTES;
@@ -60,7 +60,7 @@ function parseCoreUrl(text: string): CoreAddress | CoreName {
   if (scheme && srv && host) return { text, protocol: `${scheme.toLowerCase()}:`, host, port: '', srv };
   const url = new URL(text);
   const { origin, hostname } = url;
-  // The system resolves this name without DNS. It is one core, whichever of its addresses answers.
+  // The system resolves localhost without DNS. It is one core, whichever of its addresses responds.
   const isFixed = isIP(bare(hostname)) > 0 || /(^|\.)localhost\.?$/.test(hostname);
   if (isFixed) return { origin, url: origin, connect: {} };
   return { text: origin, protocol: url.protocol, host: hostname, port: url.port };
@@ -97,9 +97,9 @@ const bare = (hostname: string): string => hostname.replace(/^\[|\]$/g, '');
 
 const pathOf = (text: string): string => text.slice('unix:'.length);
 
-/** CoreDNS caches an answer for another 5 s. The sum is below the 8 s for which a core that stops still serves. */
+/** CoreDNS caches records for another 5 s. The sum is below the 8 s of `preStop`, during which a core still serves. */
 const RESOLVE_EVERY_MS = 2_000;
-/** The gateway's start waits this long for names, then continues without them. */
+/** At its start, the gateway waits this long for names, then continues without them. */
 const START_WITHIN_MS = 2_000;
 
 /** The addresses of all cores. Names are resolved regularly; one that cannot be resolved keeps its last addresses. */
@@ -120,7 +120,7 @@ export class CoreNames {
     this.#announce();
   }
 
-  /** Starts to resolve all names regularly. Returns after the first round, or when that takes too long. */
+  /** Starts to resolve all names regularly. Returns after the first round, or earlier if that takes too long. */
   async start(): Promise<void> {
     const asked = this.#watched().map((name) => name.watch());
     const enough = new AbortController();
@@ -214,14 +214,20 @@ async function resolveName(name: CoreName): Promise<CoreAddress[]> {
   return found.sort((a, b) => (a.origin < b.origin ? -1 : 1));
 }
 
-/** Uses the system's resolver, so /etc/hosts applies. A core with IPv4 and IPv6 addresses is one core: IPv4 is used. */
+/**
+ * Uses the system's resolver, so /etc/hosts applies. If there are IPv4 and IPv6 addresses, only IPv4 is used, so that
+ * each core counts once.
+ */
 async function lookup(name: CoreName, host: string, port: string): Promise<CoreAddress[]> {
   const all = await dns.lookup(host, { all: true });
   const ipv4 = all.filter(({ family }) => family === 4);
   return (ipv4.length > 0 ? ipv4 : all).map(({ address }) => addressOf(name, address, port));
 }
 
-/** Uses the targets of the first priority (RFC 2782), without weights. A target without an address is left out. */
+/**
+ * Uses only the targets of the highest priority (RFC 2782), and ignores weights. A target without an address is left
+ * out.
+ */
 async function lookupTargets(name: CoreName, srv: string): Promise<CoreAddress[]> {
   const records = await dns.resolveSrv(srv);
   const first = Math.min(...records.map(({ priority }) => priority));

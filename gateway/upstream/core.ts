@@ -15,7 +15,7 @@ interface LastFault {
   readonly kind: FaultKind;
 }
 
-/** Metrics of one core: the duration of its answers, and its failures. */
+/** Metrics of one core: its response times and failures. */
 export class CoreCounts {
   readonly #kind = new Label('kind', FAULT_KINDS);
   readonly #seconds: Histogram;
@@ -35,7 +35,7 @@ export class CoreCounts {
       core,
     );
     this.#faults = new Counter(
-      { name: 'gateway_upstream_errors_total', help: 'Failed attempts to get an answer from a core, by kind.' },
+      { name: 'gateway_upstream_errors_total', help: 'Failed attempts to get a response from a core, by kind.' },
       core,
       this.#kind,
     );
@@ -71,32 +71,32 @@ export class CoreCounts {
   }
 }
 
-/** How many wires the reads share, and how many requests may each have a wire of their own. */
+/** How many wires (connections) the reads share, and how many requests may each have a wire of their own. */
 const SHARED = 16;
 const OWN = 64;
 const CONNECT_TIMEOUT_MS = 1_000;
 /** Less than the core's own keep-alive of 5 s, so that no wire is used while the core closes it. */
 const KEEP_ALIVE_MS = 4_000;
 
-/** A wire whose answers flow gets reads up to this depth, so that one slow answer delays no more than these. */
+/** The maximum depth of a wire whose responses flow, so that one slow response delays no more reads than this. */
 const DEPTH = 64;
-/** A read avoids wires whose answers do not flow. It first tries this many, so that one write sends many requests. */
+/** A read avoids wires whose responses do not flow. It tries this many first, so that one write sends many requests. */
 const FEW = 4;
-/** A read prefers a wire whose next answer has been due for less than this, so that few wait behind a slow one. */
+/** A read prefers wires whose next response has been due for less than this, so that few wait behind a slow one. */
 const FRESH_MS = 3;
-/** After this long without an answer, a read prefers any other wire. */
+/** After this long without a response, a read prefers any other wire. */
 export const LATE_AFTER_MS = 40;
 
-/** How long a client counts as slow, and its answers on one path as large. A first large one costs a second request. */
+/** How long a client counts as slow, and its responses on one path as large. The first large one is requested twice. */
 export const NOTED_MS = 10_000;
 export const LARGE_NOTED_MS = 600_000;
 const SUSPECTED_MS = 1_000;
 
-/** The number of reads that may be sent twice: this many at first, then one more for every ten answers. */
+/** The number of reads that may be sent twice: this many at first, then one more for every ten responses. */
 const MAX_RESENDS = 64;
 const RESENDS_PER_ANSWER = 0.1;
 
-/** The budget for resent reads. All cores share it, so answers of healthy cores pay for the reads of a silent one. */
+/** The budget for resent reads. All cores share it, so healthy cores pay for resending reads of a silent one. */
 export class Resends {
   #left = MAX_RESENDS;
 
@@ -115,9 +115,9 @@ export class Resends {
   }
 }
 
-/** How often a silent core is tested with a read or a write. Writes are rarer, because they cannot be repeated. */
+/** How often a silent core is tested with a read or a write. Writes do so less often: they cannot be repeated. */
 const TRY_EVERY_MS = { read: 1_000, write: 10_000 };
-/** How often a read is sent twice only to find out whether one answer or the whole core is slow. */
+/** How often a read may be sent twice just to find out whether only one response or the whole core is slow. */
 const PROBE_EVERY_MS = 100;
 
 export class Core {
@@ -125,30 +125,31 @@ export class Core {
   readonly counts: CoreCounts;
   readonly limit: ConcurrencyLimit;
   /**
-   * Limits the requests that have a wire of their own. Reads cannot use the wires of writes, because a read with a
-   * large answer holds its wire until the client has read it.
+   * These limit the requests that have a wire of their own. Reads cannot use the wires of writes, because a large
+   * response to a read holds its wire until the client has received all of it.
    */
   readonly reads = new FairShare(OWN);
   readonly writes = new FairShare(OWN);
   /**
-   * Reads share these wires. A client that has blocked others uses the slow ones if it may have no more of its own.
+   * Reads share these wires. A client that has blocked others uses the slow ones once it has used up its share of own
+   * wires.
    */
   readonly quick: SharedWires;
   readonly slow: SharedWires;
-  /** These get no new requests, but their answers are still due. */
+  /** These get no new requests, but responses on them are still due. */
   retired: Wire[] = [];
   ready = true;
   notReadyBecause: string | undefined;
   /** When it became ready, became not ready, or began to drain: Unix time in ms. */
   since = Date.now();
-  /** Whether a request has waited too long for this core, which has answered none since. */
+  /** Whether a request has waited too long for this core, and the core has answered none since. */
   isSilent = false;
   #triedAt = Number.NEGATIVE_INFINITY;
-  /** Whether its answers carry the attempt's X-Request-Id, so that they can be matched. Only then are wires reused. */
+  /** Whether its responses repeat the attempt's X-Request-Id and so can be matched. Only then are wires reused. */
   echoes = false;
-  /** The latest time at which an answered request was sent, by performance.now(). */
+  /** When the latest of the answered requests was sent, by performance.now(). */
   newestAnswered = Number.NEGATIVE_INFINITY;
-  /** When it last answered a client (Unix time in ms, 0 before the first answer), and how long that took. */
+  /** When it last answered a client (Unix time in ms, 0 before the first response), and how long that took. */
   #answeredAt = 0;
   #answeredMs = 0;
   readonly resends: Resends;
@@ -187,7 +188,7 @@ export class Core {
   /**
    * Marks a client as slow if its read takes eight times as long as those of others. If that is not certain, the client
    * is suspected: its next read gets a wire of its own, which settles the question.
-   * @param blocker the request whose late answer held up others until now
+   * @param blocker the request whose late response held up others until now
    */
   noteSlow(answered: PendingRequest, blocker: PendingRequest | undefined, now: number): void {
     const late = blocker ?? answered;
@@ -201,7 +202,10 @@ export class Core {
     else if (blocker === undefined && client.slowUntil <= now + SUSPECTED_MS) client.slowUntil = 0;
   }
 
-  /** A wire for one request. It is new if answers carry no ids, because a late answer could pass for the next one. */
+  /**
+   * Returns a wire for one request. Its connection is new if responses carry no ids, because a late response could be
+   * mistaken for the next one.
+   */
   takeOwn(): Wire {
     const idle = this.#idle.pop();
     if (!this.echoes) idle?.end();
@@ -215,7 +219,7 @@ export class Core {
     this.#idle.push(wire);
   }
 
-  /** Sends no more requests on a shared wire, and ends it once nobody waits for an answer on it. */
+  /** Sends no more requests on a shared wire, and closes it once nobody waits for a response on it. */
   retire(wire: Wire): void {
     if (this.retired.includes(wire)) return;
     this.quick.remove(wire);
@@ -228,7 +232,7 @@ export class Core {
     this.isSilent = true;
   }
 
-  /** Whether this request may test a silent core. A probe is no test: it may succeed while requests hang. */
+  /** Whether this request may test a silent core. A probe is not a test, because it can succeed while requests hang. */
   mayTry(kind: 'read' | 'write', now: number): boolean {
     if (now - this.#triedAt < TRY_EVERY_MS[kind]) return false;
     this.#triedAt = now;
@@ -236,7 +240,7 @@ export class Core {
   }
 
   /**
-   * Whether a read may be sent twice, or on a wire of its own, only to check whether the core is slow. False once half
+   * Whether a read may be sent twice, or on a wire of its own, only to check whether the core is slow. False while half
    * of the core's limit is in use, which a single client can cause: the core is then busy enough.
    */
   mayProbe(now: number): boolean {
@@ -263,7 +267,7 @@ export class Core {
     this.notReadyBecause = ready ? undefined : because;
   }
 
-  /** Probes whether it is ready, on a separate connection. On a busy one, the probe would measure the gateway. */
+  /** Probes whether the core is ready, on a separate connection. On a busy one, the probe would measure the gateway. */
   async probe(): Promise<void> {
     const { url, connect } = this.address;
     const client = new Client(url, { connect, connectTimeout: CONNECT_TIMEOUT_MS });
@@ -318,7 +322,7 @@ export class SharedWires {
   }
 
   /**
-   * Sends a read on the wire that is likely to answer it first.
+   * Sends a read on the wire that is likely to answer first.
    * @returns the wire; undefined if all are full
    */
   send(pending: PendingRequest, now: number): Wire | undefined {
@@ -337,7 +341,7 @@ export class SharedWires {
     this.all.splice(this.all.indexOf(wire), 1);
   }
 
-  /** The first wire whose answers flow, among the first `of`. */
+  /** Among the first `of` wires, the first one whose responses flow. */
   #flowing(now: number, withinMs: number, of: number): Wire | undefined {
     for (let at = 0; at < of; at++) {
       const wire = this.all[at];
@@ -364,20 +368,20 @@ export class SharedWires {
 /** The state of a core as one process sees it, for operators. */
 export interface CoreState {
   readonly origin: string;
-  /** A single core is not probed. Instead, its last answer or failed connection counts. */
+  /** A single core is not probed. Instead, its last response or failed connection counts. */
   readonly ready: boolean;
   /** Whether it was removed from CORE_URL and gets no new requests. */
   readonly isDraining: boolean;
   /** Whether its requests go to other cores because it answers none. */
   readonly isSilent: boolean;
-  /** Requests handed to the core and not finished; `queued` are those that wait for a connection. */
+  /** Requests that were handed to the core and have not finished; `queued` counts those that wait for a connection. */
   readonly inFlight: number;
   readonly queued: number;
   readonly limit: number;
-  /** When it became ready, not ready, or began to drain. All times here are Unix times in ms. */
+  /** When it became ready, became not ready, or began to drain. All times here are Unix times in ms. */
   readonly since: number;
   readonly reason: string | undefined;
-  /** The last answer to a client's request. */
+  /** The last response to a client's request. */
   readonly lastAnswer: { readonly at: number; readonly ms: number } | undefined;
   readonly lastFault: LastFault | undefined;
 }

@@ -6,12 +6,12 @@ export class CoreTooSlow extends Error {
   override readonly message = 'The core did not answer in time.';
 }
 
-/** The client left before its answer was complete. Neither the gateway nor the core is to blame. */
+/** The client disconnected before its response was complete. Neither the gateway nor the core is to blame. */
 export class ClientGone extends Error {
   override readonly message = 'The client closed the connection.';
 }
 
-/** The core rejects our own token: clients' keys are checked before forwarding. */
+/** The core rejected our own token. Clients' keys cannot cause this, because they are checked before forwarding. */
 export class CoreRefusedUs extends Error {
   constructor(status: number) {
     super(`The core answered ${status}: it does not accept CORE_TOKEN.`);
@@ -22,15 +22,15 @@ export class CoreRefusedUs extends Error {
   }
 }
 
-/** The answer would end with its connection, so that a truncated one would look complete. */
+/** The response would end when its connection closes, so a truncated one would look complete. */
 export class EndUnknown extends Error {
-  override readonly message = 'The core answered with neither a length nor chunks.';
+  override readonly message = 'The core responded with neither Content-Length nor chunked encoding.';
 }
 
-/** The bytes are not a valid answer, or it is uncertain to which request they belong. */
+/** The bytes are not a valid response, or it is uncertain which request they belong to. */
 export class Unreadable extends Error {
   constructor(why: string) {
-    super(`The core's answer cannot be read. ${why}`);
+    super(`The core's response cannot be read. ${why}`);
   }
 }
 
@@ -38,9 +38,9 @@ export class ConnectionLost extends Error {
   override readonly message = 'The connection was lost.';
 }
 
-/** The answer has the id of another request, or lacks a required one. */
+/** The response has another request's id, or lacks a required id. */
 export class WrongAnswer extends Error {
-  override readonly message = 'The answer belongs to another request.';
+  override readonly message = 'The response belongs to another request.';
 }
 
 /** The error for the client when the core fails: the cause if it is an {HttpError}, 504 for a timeout, else 502. */
@@ -52,7 +52,10 @@ export function upstreamFault(cause: unknown): HttpError {
 const isTooSlow = (cause: unknown): boolean =>
   cause instanceof CoreTooSlow || (cause as { code?: string }).code === 'UND_ERR_CONNECT_TIMEOUT';
 
-/** The kinds of core failures in metrics. `full` means that the request was not sent, because the core had too many. */
+/**
+ * The kinds of core failures in metrics. `full` means that the request was not sent because the core already had too
+ * many.
+ */
 export const FAULT_KINDS = ['broken', 'timeout', 'unreachable', 'token', 'full'] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];
 
@@ -69,13 +72,13 @@ export function faultKind(cause: unknown): FaultKind | undefined {
 export function neverArrived(cause: unknown): boolean {
   const { code = '', syscall, errors } = cause as { code?: string; syscall?: string; errors?: unknown[] };
   if (Array.isArray(errors) && errors.length > 0) return errors.every(neverArrived);
-  // EHOSTUNREACH alone proves nothing: it can end a connection that worked.
+  // EHOSTUNREACH alone proves nothing: it can also break an established connection.
   return code === 'UND_ERR_CONNECT_TIMEOUT' || syscall === 'connect' || syscall === 'getaddrinfo';
 }
 
 /**
- * Whether the connection is to blame: it broke, or carried no valid answer. Another one may succeed. A slow core, a
- * client that left or a wrong token would fail in the same way on any connection.
+ * Whether the connection is to blame: it broke, or did not carry a valid response. Another connection may succeed. A
+ * slow core, a client that left or a wrong token would fail in the same way on any connection.
  */
 export function isConnectionFault(cause: unknown): boolean {
   if (cause instanceof HttpError) return false;

@@ -11,22 +11,22 @@ import type { PendingRequest, Wire } from './wire.ts';
 const LOOK_EVERY_MS = 20;
 /** If a request sent this much later is answered, the core is healthy and only the oldest request is slow. */
 const OVERTAKEN_BY_MS = 20;
-/** The fraction of the time limit after which the reads of a silent core are sent to another. */
+/** The fraction of the time limit after which the reads of a silent core are sent to another core. */
 const SILENT_AFTER = 0.1;
 
 /** The index of a call that was removed. */
 const REMOVED = -1;
 
 /**
- * Forwards to one core, or to several in turn. Small answers are read as a whole, large ones are streamed. Reads are
- * pipelined where they are likely to be answered first, and sent at most twice. Writes have their own connection and
- * are sent once; another core gets them only if they certainly did not reach the first.
+ * Forwards requests to one core, or to several in turn. Small responses are read as a whole, large ones are streamed.
+ * Reads are pipelined on the connection that is likely to answer first, and are sent at most twice. Each write has its
+ * own connection and is sent once; another core gets it only if it certainly did not reach the first.
  */
 export class Forwarder implements CallContext {
   readonly cores: Cores;
   readonly timeoutMs: number;
   readonly #names: CoreNames;
-  /** A list, not a Set: when requests come and go in a Set, V8 moves them to its old generation. */
+  /** An array rather than a Set: V8 moves requests that pass through a Set to its old generation. */
   readonly #underWay: Call[] = [];
   #timer: NodeJS.Timeout | undefined;
 
@@ -37,7 +37,10 @@ export class Forwarder implements CallContext {
     this.#names = new CoreNames(urls, logger, (addresses) => this.cores.set(addresses));
   }
 
-  /** Resolves the names of the cores. The promise resolves after that, or when that takes too long. */
+  /**
+   * Starts to resolve the names of the cores. The promise resolves after the first round, or earlier if that takes too
+   * long.
+   */
   start(): Promise<void> {
     return this.#names.start();
   }
@@ -48,8 +51,8 @@ export class Forwarder implements CallContext {
   }
 
   /**
-   * Forwards a request to a core, and the core's answer to the client. If a fault occurs when a part of the answer has
-   * been sent, the client's connection is closed.
+   * Forwards a request to a core, and the core's response to the client. If a fault occurs after part of the response
+   * has been sent, the client's connection is closed.
    * @param extraHeaders flat list, sent after the core's own headers
    */
   forward(request: UpstreamRequest, destination: Destination, extraHeaders: readonly string[], done: Done): void {
@@ -74,13 +77,13 @@ export class Forwarder implements CallContext {
     call.place = REMOVED;
   }
 
-  /** Runs after the poll phase, because an answer that waits in a socket while this process stalls is not late. */
+  /** Runs after the poll phase, because a response that waits in a socket while this process stalls is not late. */
   #sweep(): void {
     const now = performance.now();
     for (const call of [...this.#underWay]) call.checkDeadlines(now, this.timeoutMs * SILENT_AFTER);
     for (const core of this.cores.open) {
       for (const wire of [...core.quick.all, ...core.slow.all, ...core.retired]) wire.endUnwanted();
-      // Reads may still wait on a retired wire, if too many had been sent twice when it was retired.
+      // Reads may still wait on a retired wire, if too many reads had been sent twice when it was retired.
       for (const wire of [...core.quick.all, ...core.retired])
         if (wire.stalledMs(now) >= LATE_AFTER_MS) this.#passBy(core, wire, now);
       core.retired = core.retired.filter(({ depth }) => depth > 0);
@@ -90,13 +93,13 @@ export class Forwarder implements CallContext {
     this.#timer = undefined;
   }
 
-  /** Resends the requests behind a late answer on other wires. The wire is closed after that answer. */
+  /** Resends, on other wires, the requests behind a late response. The wire is closed after that response. */
   #passBy(core: Core, wire: Wire, now: number): void {
     const { front } = wire;
-    // Requests that were already sent again have left placeholders, which belong to no call.
+    // Requests that were already sent again have left placeholders, which are not calls.
     const behind = wire.blocked.filter((one) => one instanceof Call && one.mayBeResent) as Call[];
     if (front !== undefined && core.newestAnswered <= front.sentAt + OVERTAKEN_BY_MS) {
-      // All answers of the core may be late, not only the first.
+      // All responses of the core may be late, not only this one. Resending one request shows which.
       const probe = behind.findLast((call) => kindOf(call) !== kindOf(front)) ?? behind.at(-1);
       if (probe !== undefined && core.mayProbe(now)) probe.resend(this.cores.other(core) ?? core, now);
       return;
@@ -112,16 +115,16 @@ export class Forwarder implements CallContext {
 /** A client's reads of one path are expected to be equally slow. */
 const kindOf = ({ request: { client, target } }: PendingRequest): string => `${client.id} ${pathOf(target)}`;
 
-/** Several times per second, because a core that shuts down serves for only about another second. */
+/** Several times a second, because a core that is stopping serves requests for only about another second. */
 const PROBE_EVERY_MS = 250;
-/** A core with more than twice as many running requests as another, plus this many, is skipped: it may be silent. */
+/** A core with more than twice as many requests in flight as another, plus this many, is skipped: it may be silent. */
 const AHEAD = 4;
 /** The maximum number of removed cores whose counts are still reported. */
 const MAX_PAST = 32;
 
 /**
- * Chooses between the cores. Several cores are probed, so that a core that shuts down gets no new requests. A single
- * core is not probed.
+ * Chooses a core for each request. If there are several, they are probed, so that a core that is stopping gets no new
+ * requests. A single core is not probed.
  */
 class Cores implements CoreChoice {
   readonly #timeoutMs: number;
@@ -141,7 +144,7 @@ class Cores implements CoreChoice {
     return this.#all;
   }
 
-  /** All cores, including removed ones that still have to answer. */
+  /** All cores, including removed ones with requests in flight. */
   get open(): readonly Core[] {
     return this.#leaving.size === 0 ? this.#all : [...this.#all, ...this.#leaving];
   }
@@ -157,7 +160,7 @@ class Cores implements CoreChoice {
     return answering || ready || all;
   }
 
-  /** Sets the cores for new requests. A core that is removed finishes its running requests. */
+  /** Sets the cores for new requests. A removed core finishes its requests in flight. */
   set(addresses: readonly CoreAddress[]): void {
     const before = this.#all;
     const wanted = new Map(addresses.toReversed().map((address) => [address.origin, address]));
@@ -202,7 +205,7 @@ class Cores implements CoreChoice {
     return this.#all.every((core) => tried.includes(core));
   }
 
-  /** With several cores, an answer does not prove that its core is ready: one that shuts down still answers. */
+  /** With several cores, a response does not prove that its core is ready: a core that is stopping still responds. */
   get isAnswerProof(): boolean {
     return this.#all.length === 1;
   }
@@ -212,7 +215,7 @@ class Cores implements CoreChoice {
     return this.#all.map((core) => core.state(false));
   }
 
-  /** The states of the removed cores that still have to answer. */
+  /** The states of the removed cores with requests in flight. */
   draining(): CoreState[] {
     return [...this.#leaving].map((core) => core.state(true));
   }

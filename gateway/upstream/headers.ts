@@ -18,7 +18,7 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/** Never accepted from a client: headers that we set, or that servers read as the caller, address, method or target. */
+/** Never accepted from a client: headers that we set, or that servers take as the caller, address, method or target. */
 const OURS: ReadonlySet<string> = new Set([
   'authorization',
   'client-ip',
@@ -61,15 +61,15 @@ const NOT_THE_CORES: ReadonlySet<string> = new Set([
   'x-request-id',
 ]);
 
-/** The headers for the core that the client may set. */
+/** The client's headers that the core gets. */
 export const requestHeaders = (rawHeaders: readonly string[]): string[] => filter(rawHeaders, OF_CLIENTS);
 
 const LENGTH: ReadonlySet<string> = new Set(['content-length']);
 const OURS_TO_SAY = /^(?:x-ratelimit|access-control)-/;
 
 /**
- * The headers for the client: those of the core, except the ones that the gateway sets. The core decides on
- * Retry-After, which every 429 and 503 has.
+ * The core's headers that the client gets: all except those that the gateway sets. Every 429 and 503 has a Retry-After,
+ * with the core's value if there is one.
  */
 export function responseHeaders(rawHeaders: readonly string[], status: number): string[] {
   const kept = filter(rawHeaders, OF_CORES);
@@ -87,7 +87,7 @@ function waitOf(headers: readonly string[]): string {
   return String(Math.max(1, Math.ceil((Date.parse(wait) - Date.now()) / 1_000) || 1));
 }
 
-/** Whether an answer has a body, whatever its headers say (RFC 9112 §6.3). */
+/** Whether a response has a body, whatever its headers say (RFC 9112 §6.3). */
 export const hasBody = (isHead: boolean, status: number): boolean => !isHead && status !== 204 && status !== 304;
 
 /**
@@ -103,7 +103,7 @@ type Treatment = 'keep' | 'drop' | 'connection';
 const MAX_SPELLINGS = 500;
 const MAX_SPELLING_LENGTH = 64;
 
-/** Decides what happens to each header, by its name as spelt. */
+/** Decides what happens to each header, by its name as received. */
 class Treatments {
   readonly #known = new Map<string, Treatment>();
   readonly #isWanted: (name: string) => boolean;
@@ -131,7 +131,10 @@ class Treatments {
 const OF_CLIENTS = new Treatments((name) => !OURS.has(name) && isPlain(name));
 const OF_CORES = new Treatments((name) => !NOT_THE_CORES.has(name) && !OURS_TO_SAY.test(name));
 
-/** Drops the headers for one connection only: the fixed list, and those that the sender names (RFC 9110 §7.6.1). */
+/**
+ * Keeps the wanted headers. Never keeps those for one connection only: HOP_BY_HOP, and any that the sender names in
+ * Connection (RFC 9110 §7.6.1).
+ */
 function filter(rawHeaders: readonly string[], treatments: Treatments): string[] {
   const kept: string[] = [];
   let named: Set<string> | undefined;
@@ -161,7 +164,7 @@ export interface Sender {
   readonly id: string;
   /** The time, by performance.now(), until which its reads are expected to block others on the same connection. */
   slowUntil: number;
-  /** The time until which its answers on `largePath` are expected to be too large for a shared connection. */
+  /** The time until which its responses on `largePath` are expected to be too large for a shared connection. */
   largeUntil: number;
   largePath: string;
 }
@@ -191,8 +194,8 @@ const PROCESS = String(randomInt(1e9)).padStart(9, '0');
 let attempts = 0;
 
 /**
- * The X-Request-Id that the core gets with an attempt: the request's id and a suffix that is unique to the attempt. An
- * answer then shows which attempt it belongs to, and one id finds a request in every log.
+ * The X-Request-Id that the core gets with an attempt: the request's id and a suffix that is unique to the attempt. A
+ * response then shows which attempt it belongs to, and one id finds a request in every log.
  */
 export const attemptIdOf = (requestId: string): string => `${requestId}.${PROCESS}${++attempts}`;
 

@@ -42,10 +42,10 @@ const UPGRADE = ['Connection', 'Upgrade', 'Upgrade', 'websocket'];
 
 /**
  * Requests a WebSocket from the core, and connects it to the client once the core accepts.
- * @throws if the core does not accept, before anything is sent to the client: {HttpError} for any answer except 101
+ * @throws if the core does not accept, before anything is sent to the client: {HttpError} for any response except 101
  */
 export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): Promise<Tunnel> {
-  // The socket's 'close' event has already fired, so the core's side would stay open until its idle timeout.
+  // The socket's 'close' event has already fired, so nothing would close the core's side before its idle timeout.
   if (socket.destroyed) return Promise.reject(new ClientGone());
   const { promise, resolve, reject } = Promise.withResolvers<Tunnel>();
   const { url, connect } = asked.core;
@@ -59,8 +59,8 @@ export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): 
   proxy.once('proxyReqWs', (outgoing) => {
     ask(outgoing, asked);
     outgoing.once('upgrade', (answer) => answerClient(answer, asked.extraHeaders));
-    // After this event the library adds its own listeners. They close the client's connection at any fault, and forward
-    // other answers with their own framing. They are removed before any of them can run.
+    // After this event the library adds its own listeners. They would close the client's connection at any fault and
+    // forward any response other than 101, so they are removed before one can run.
     queueMicrotask(() => {
       outgoing.removeAllListeners('error').on('error', reject);
       outgoing.removeAllListeners('response').once('response', (answer: IncomingMessage) => {
@@ -157,7 +157,7 @@ export class Tunnel {
     if (this.#fromCore.isBetweenFrames) this.#client.write(closeFrame(code, false));
     if (this.#fromClient.isBetweenFrames) this.#core.write(closeFrame(code, true));
     for (const socket of [this.#client, this.#core]) {
-      // Remaining data is read and dropped, so that the end after it is noticed.
+      // Remaining data is read and dropped, so that the end of the stream is noticed.
       socket.resume();
       endWithin(socket);
     }
@@ -175,7 +175,9 @@ function endWithin(socket: Socket): void {
   socket.once('close', () => clearTimeout(timer));
 }
 
-/** Follows the frames of a WebSocket in one direction (RFC 6455 §5.2), so that ours can be inserted between two. */
+/**
+ * Tracks the frames of a WebSocket in one direction (RFC 6455 §5.2), so that our own can be sent between two of them.
+ */
 export class FrameBoundary {
   #head: number[] = [];
   #payloadLeft = 0;
@@ -206,7 +208,7 @@ export class FrameBoundary {
   }
 }
 
-/** The head has two bytes, an extended length, and a mask. */
+/** The head has two bytes, then an optional extended length and an optional mask. */
 function headLength(second: number): number {
   const length = second & 0x7f;
   return 2 + (length === 127 ? 8 : length === 126 ? 2 : 0) + (second & 0x80 ? 4 : 0);

@@ -8,42 +8,45 @@ import { type UpstreamRequest, writeRequest } from './headers.ts';
 
 /** The maximum number of bytes read from a connection at once. */
 const READ_BYTES = 65_536;
-/** The maximum number of unanswered requests on one connection, so that a fault delays no more than these. */
+/** The maximum number of unanswered requests on one connection, so that a fault delays no more requests than this. */
 export const MAX_DEPTH = 128;
-/** The maximum number of bytes kept of an incomplete answer. */
+/** The maximum number of bytes kept of an incomplete response. */
 const MAX_REST_BYTES = 1_048_576;
 /**
- * The maximum size of an answer that is skipped because it is too large. After a longer one the connection is closed,
- * so that no request waits behind it.
+ * The maximum size of an oversized response that is skipped. For a longer one the connection is closed, so that no
+ * request waits behind it.
  */
 const MAX_SKIPPED_BYTES = 4_194_304;
-/** The answers of a wire flow while the next one has been due for less than this. */
+/** The responses of a wire flow while the next one has been due for less than this. */
 export const FLOWING_MS = 10;
 /** An idle connection is closed this long before the core would close it. */
 const KEEP_ALIVE_MARGIN_MS = 1_000;
 
-/** A request on a wire. The wire calls `answered` or `failed` once; before `failed`, it may call `streamed`. */
+/**
+ * A request on a wire. The wire calls `answered` or `failed` once. For a streamed response, it calls `streamed`
+ * instead, then `piece` until the last one, or `failed`.
+ */
 export interface PendingRequest {
   readonly request: UpstreamRequest;
-  /** The X-Request-Id of this attempt, which its answer repeats. */
+  /** The X-Request-Id of this attempt, which its response repeats. */
   readonly id: string;
   /** When it was handed to a wire, by performance.now(). */
   readonly sentAt: number;
-  /** False once nobody waits for the answer. */
+  /** False once nobody waits for the response. */
   readonly isWanted: boolean;
-  /** Whether it has a wire of its own. Only then is a large answer streamed. */
+  /** Whether it has a wire of its own. Only then is a large response streamed. */
   readonly isAlone: boolean;
   /**
-   * @param now when it was read, by performance.now()
-   * @param blocker the request, perhaps this one, whose late answer held up others until now
+   * @param now when the response was read, by performance.now()
+   * @param blocker the request, perhaps this one, whose late response held up others until now
    */
   answered(answer: Answer, now: number, blocker: PendingRequest | undefined): void;
-  /** The head of an answer that is too large to be read as a whole. Its body follows in pieces. */
+  /** Called with the head of a response that is too large to be read as a whole. Its body follows in pieces. */
   streamed(head: AnswerHead, now: number): void;
   /**
-   * A piece of its body. Nothing more is read, and the parts stay unchanged, until the wire's `goOn` is called, so that
-   * the client sets the pace.
-   * @param isEnd whether it is the last one
+   * Called with a piece of that body. Nothing more is read, and the parts stay unchanged, until the wire's `goOn` is
+   * called, so that the client sets the pace.
+   * @param isEnd whether this is the last piece
    */
   piece(parts: readonly Buffer[], isEnd: boolean): void;
   failed(fault: unknown): void;
@@ -54,14 +57,14 @@ export interface WireOptions {
   readonly connect?: Connect;
   readonly connectTimeoutMs: number;
   readonly keepAliveMs: number;
-  /** Whether an answer without the X-Request-Id of its attempt ends the connection. Required for pipelining. */
+  /** Whether a response without the X-Request-Id of its attempt ends the connection. Required for pipelining. */
   readonly needsEcho: boolean;
 }
 
 /**
- * A connection to a core, pipelined (RFC 9112 §9.3.2) if it is shared. It connects on first use and reconnects after
- * a loss. The requests of one turn of the event loop are sent in one write. Small answers are read as a whole, so
- * none waits for a slow client. An answer belongs to the oldest request only if it carries that request's id.
+ * A connection to a core, pipelined (RFC 9112 §9.3.2) if it is shared. It connects on first use and reconnects after a
+ * loss. The requests of one turn of the event loop are sent in one write. Small responses are read as a whole, so none
+ * waits for a slow client. A response belongs to the oldest request only if it carries that request's id.
  */
 export class Wire {
   readonly #url: URL;
@@ -75,14 +78,14 @@ export class Wire {
   #isConnecting = false;
   #isClosed = false;
   #isRetired = false;
-  /** The bytes of an incomplete answer. */
+  /** The bytes of an incomplete response. */
   #rest: Buffer | undefined;
   #streamed: Streamed | undefined;
-  /** Remaining bytes of an answer that was too large. */
+  /** The bytes of an oversized response that are still to be skipped. */
   #skipped = 0;
   /** When the oldest request became the oldest. */
   #frontSince = 0;
-  /** The request whose late answer held up others until the current read. */
+  /** The request whose late response held up others until the current read. */
   #blocker: PendingRequest | undefined;
   #readAt = 0;
 
@@ -97,22 +100,22 @@ export class Wire {
     return this.#pending.length;
   }
 
-  /** How long the next answer has been due, in ms; 0 if none is. */
+  /** How long the next response has been due, in ms; 0 if none is due. */
   stalledMs(now: number): number {
     return this.#pending.length === 0 && this.#skipped === 0 ? 0 : now - this.#frontSince;
   }
 
-  /** The request whose answer is due. Undefined while the rest of an answer that was too large is skipped. */
+  /** The request whose response is due. Undefined while the rest of an oversized response is skipped. */
   get front(): PendingRequest | undefined {
     return this.#skipped > 0 ? undefined : this.#pending.peekFront();
   }
 
-  /** The requests behind the one whose answer is due. */
+  /** The requests behind the one whose response is due. */
   get blocked(): PendingRequest[] {
     return this.#pending.toArray().slice(this.#skipped > 0 ? 0 : 1);
   }
 
-  /** Forgets a request that was sent again elsewhere. Its answer still arrives here, and is dropped. */
+  /** Forgets a request that was sent again elsewhere. Its response still arrives here and is dropped. */
   forget(pending: PendingRequest): void {
     const at = this.#pending.toArray().indexOf(pending);
     if (at === -1) return;
@@ -120,7 +123,7 @@ export class Wire {
     this.#pending.splice(at, 0, placeholderOf(pending));
   }
 
-  /** Closes the socket once nobody waits for an answer on it. No more requests may be sent. */
+  /** Closes the socket once nobody waits for a response on it. No more requests may be sent. */
   retire(): void {
     this.#isRetired = true;
     if (this.#isUnwanted) this.end();
@@ -140,7 +143,7 @@ export class Wire {
     this.#unsent += text;
   }
 
-  /** Closes the socket if nobody waits for its remaining answers. */
+  /** Closes the socket if nobody waits for its remaining responses. */
   endUnwanted(): void {
     if (this.#pending.length > 0 && this.#isUnwanted) this.end();
   }
@@ -150,7 +153,7 @@ export class Wire {
     return true;
   }
 
-  /** Closes the socket. Waiting requests fail with {ConnectionLost}; the next request gets a new socket. */
+  /** Closes the socket. Unanswered requests fail with `fault`; the next request gets a new socket. */
   end(fault: unknown = new ConnectionLost()): void {
     const socket = this.#socket;
     this.#socket = undefined;
@@ -208,7 +211,7 @@ export class Wire {
     this.#send();
   }
 
-  /** Called with every piece of data. Only one socket at a time uses the buffer. */
+  /** Called with the length of each piece of data in `#incoming`, which only one socket uses at a time. */
   #read(length: number): boolean {
     const piece = this.#incoming.subarray(0, length);
     this.#readAt = performance.now();
@@ -217,7 +220,7 @@ export class Wire {
       if (this.#streamed !== undefined) this.#pass(piece, 0);
       else this.#take(this.#rest === undefined ? piece : Buffer.concat([this.#rest, piece]));
     } catch (fault) {
-      // The request whose answer is being read gets the fault. Those behind it have only lost their connection.
+      // The request whose response is being read gets the fault. Those behind it have only lost their connection.
       const first = this.#streamed?.pending ?? this.#pending.shift();
       this.#streamed = undefined;
       this.end();
@@ -238,10 +241,10 @@ export class Wire {
     this.#rest = at < bytes.length && this.#socket !== undefined ? Buffer.from(bytes.subarray(at)) : undefined;
   }
 
-  /** @returns where the next answer begins; undefined while this one is incomplete */
+  /** @returns where the next response begins; undefined while this one is incomplete */
   #takeAnswer(bytes: Buffer, at: number): number | undefined {
     const first = this.#pending.peekFront();
-    // No request is waiting, so it is no longer certain where answers begin and end.
+    // No request is waiting, so it is no longer certain where responses begin and end.
     if (first === undefined) throw new ConnectionLost();
     try {
       const framed = readAnswer(bytes, at, first.request.method === 'HEAD');
@@ -275,7 +278,7 @@ export class Wire {
     }
   }
 
-  /** Forwards a piece of a streamed answer. */
+  /** Forwards a piece of a streamed response. */
   #pass(bytes: Buffer, from: number): void {
     const streamed = this.#streamed as Streamed;
     const { pending, body } = streamed;
@@ -293,15 +296,15 @@ export class Wire {
     if (body.isComplete) this.#streamed = undefined;
     if (body.isComplete && (head.isLast || hasStrayBytes)) this.end();
     else if (body.isComplete) this.#idle(head);
-    // Resuming in another turn lets other requests be served in between.
+    // Resuming in the next turn of the event loop lets other requests be served in between.
     setImmediate(() => socket.resume());
   }
 
-  /** Ends the connection if the core may close it soon, or if it is not certain where the next answer begins. */
+  /** Ends the connection if the core may close it soon, or if it is not certain where the next response begins. */
   #idle({ keepAliveMs = Number.POSITIVE_INFINITY }: AnswerHead): void {
     const socket = this.#socket as Socket;
     const ms = Math.min(this.#options.keepAliveMs, keepAliveMs - KEEP_ALIVE_MARGIN_MS);
-    // An answer can arrive before its whole request was sent.
+    // A response can arrive before its whole request has been sent.
     if (socket.writableLength > 0 || ms <= 0) this.end();
     else if (socket.timeout !== ms) socket.setTimeout(ms);
   }
@@ -327,7 +330,7 @@ interface Streamed {
   readonly pending: PendingRequest;
   readonly head: AnswerHead;
   readonly body: BodyReader;
-  /** Whether unsolicited bytes follow the answer. */
+  /** Whether unsolicited bytes follow the response. */
   hasStrayBytes: boolean;
 }
 
@@ -346,7 +349,8 @@ const placeholderOf = ({ request, id, sentAt }: PendingRequest): PendingRequest 
 
 /**
  * Returns a function that connects to a core by TCP, TLS or a Unix socket.
- * @param onRead called with the length of each piece of data, which is in `buffer` until it returns; false pauses reading
+ * @param onRead called with the length of each piece of data, which is in `buffer` until the call returns; returning
+ *   false pauses reading
  */
 function connectorTo(
   url: URL,

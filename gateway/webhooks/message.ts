@@ -11,7 +11,7 @@ import type { KeyEvent } from '../telemetry/key-watch.ts';
 export type Happening = Readonly<ReturnType<typeof happeningOf>>;
 
 export interface Message {
-  /** All attempts and all gateways use the same id, so that a receiver recognizes repetitions. */
+  /** All attempts and all gateways use the same id, so that a receiver can recognize duplicates. */
   readonly id: string;
   readonly body: string;
 }
@@ -27,8 +27,8 @@ export function happeningOf(event: KeyEvent, keyId: string, decision: Decision) 
 }
 
 /**
- * @returns undefined if the key has not really used 80 %, because only its limit was raised. A decision without the
- *   store is not checked, because the store has yet to count it.
+ * @returns undefined for a `day_80` if the key has not actually used 80 %, because its limit was raised. A local
+ *   decision is not checked, because the store has not counted it yet.
  */
 export function messageOf(happening: Happening, entry: KeyEntry): Message | undefined {
   const { event, keyId, plan, at, limit, tokens, mode, bannedUntil } = happening;
@@ -50,7 +50,7 @@ const toTime = (microseconds: number): string => new Date(microseconds / 1_000).
 
 /**
  * Sends a message to its receiver. Follows no redirects, which could lead to another host, and ignores the body.
- * @throws {Error} unless the status is 2xx. Its message leaves out the URL and the secret, so it may be logged
+ * @throws {Error} unless the status is 2xx. Its message contains neither the URL nor the secret, so it may be logged
  */
 export async function post(url: string, secret: Buffer, { id, body }: Message, signal: AbortSignal): Promise<void> {
   const timestamp = Math.floor(Date.now() / 1_000);

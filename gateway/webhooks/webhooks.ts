@@ -25,7 +25,7 @@ type Keys = Pick<AllKeys, 'claim' | 'get'>;
 
 interface Event {
   readonly happening: Happening;
-  /** Each retry claims the event under this name, because a claim without an answer may be in force. */
+  /** Each retry claims the event under this name, because an earlier claim that got no reply may be in force. */
   readonly claimant: string;
   message: Message | undefined;
   failed: number;
@@ -33,7 +33,8 @@ interface Event {
 
 /**
  * Reports events of keys to a receiver. Events go to a queue of limited length, so that no request waits for a
- * delivery. A gateway claims each event in the store before sending it: one gateway sends it, once per key and UTC day.
+ * delivery. A gateway claims each event in the store before sending it, so that only one gateway sends it, once per key
+ * and UTC day.
  */
 export class Webhooks {
   readonly #options: WebhookOptions & typeof PATIENCE;
@@ -46,7 +47,7 @@ export class Webhooks {
     },
     new Label('result', RESULTS),
   );
-  /** The events that are not settled, each with its delivery. */
+  /** The unsettled events, each with the promise of its delivery. */
   readonly #events = new Map<Event, Promise<void>>();
   #sending = 0;
   readonly #line: (() => void)[] = [];
@@ -103,7 +104,7 @@ export class Webhooks {
       }
       this.#count('retried');
       const restMs = Math.min(firstRetryMs * 2 ** (event.failed - 1), longestRetryMs);
-      // A receiver that is back does not get all messages at once.
+      // With jitter, a receiver that has recovered does not get all messages at once.
       const jitter = 0.5 + Math.random() / 2;
       await sleep(restMs * jitter, undefined, { ref: false, signal: this.#stopping.signal }).catch(() => {});
     }
@@ -133,7 +134,7 @@ export class Webhooks {
     this.#count('delivered');
   }
 
-  /** @returns undefined if another gateway sends the event, the key no longer exists, or the event did not take place */
+  /** @returns undefined if another gateway sends the event, the key no longer exists, or the event did not happen */
   async #claim({ happening, claimant }: Event): Promise<Message | undefined> {
     const { keyId, event } = happening;
     const keys = await this.#keys;

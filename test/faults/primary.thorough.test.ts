@@ -27,7 +27,7 @@ const kill = (pid: number): void => void process.kill(pid, 'SIGKILL');
 /** The time from the exit of the first worker until its replacement began to serve. */
 function replacementMs(workers: Workers): number {
   const [ended] = workers.logged('worker exited');
-  const [, serves] = workers.logged('worker serves');
+  const [, serves] = workers.logged('worker is serving');
   return Date.parse(String(serves?.time)) - Date.parse(String(ended?.time));
 }
 

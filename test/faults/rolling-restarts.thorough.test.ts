@@ -30,7 +30,7 @@ test(`${RESTARTS} rolling restarts under load and a final stop cause no failed r
   const workers = await startWorkers();
   const load = readAndWrite(workers.gateway, await workers.issueKey(), CONNECTIONS, PAUSE_MS);
   for (let count = 1; count <= RESTARTS; count++) await restart(workers, count);
-  expect(new Set(workers.logged('worker serves').map(({ pid }) => pid)).size).toBe(2 + 2 * RESTARTS);
+  expect(new Set(workers.logged('worker is serving').map(({ pid }) => pid)).size).toBe(2 + 2 * RESTARTS);
   expect(workers.logged('worker stopped').map(({ code }) => code)).toEqual(Array(2 * RESTARTS).fill(0));
   expect(workers.logged('worker exited')).toEqual([]);
 
@@ -83,7 +83,7 @@ test('a replaced worker still serves slow clients and waits for slow responses f
   slowAnswer?.socket.write(head('POST /v1/pets', body.length + 1) + body.replace('Rex', 'Slow'));
   await slowly.promise;
   workers.child.kill('SIGHUP');
-  await expect.poll(() => workers.logged('worker serves').length, { timeout: RESTARTED_WITHIN_MS }).toBe(2);
+  await expect.poll(() => workers.logged('worker is serving').length, { timeout: RESTARTED_WITHIN_MS }).toBe(2);
 
   const rest = head('GET /v1/pets', 0).slice('GET /v1/pets HT'.length);
   setTimeout(() => slowHead?.socket.write(rest), HEAD_WITHIN_MS);
@@ -100,7 +100,7 @@ test('a stop does not wait the full time that a recently replaced worker may tak
   const lost = send(`${workers.gateway}/v1/pets`, { key: await workers.issueKey() }).catch(({ code }) => code);
   await sleep(NOTICED_AFTER_MS);
   workers.child.kill('SIGHUP');
-  await expect.poll(() => workers.logged('worker serves').length, { timeout: RESTARTED_WITHIN_MS }).toBe(2);
+  await expect.poll(() => workers.logged('worker is serving').length, { timeout: RESTARTED_WITHIN_MS }).toBe(2);
   const before = performance.now();
   workers.child.kill('SIGTERM');
   expect((await workers.ended).code).toBe(0);

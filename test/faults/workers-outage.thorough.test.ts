@@ -145,7 +145,7 @@ test('a ban stays in force on all workers after the worker that returned it is k
   const banned = () =>
     workers.logged('request').findLast(({ outcome, keyId }) => outcome === 'banned' && keyId === idOf(key));
   await expect.poll(banned, { interval: 1 }).toBeDefined();
-  const pid = workers.logged('worker serves').findLast(({ worker }) => worker === banned()?.worker)?.pid as number;
+  const pid = workers.logged('worker is serving').findLast(({ worker }) => worker === banned()?.worker)?.pid as number;
   process.kill(pid, 'SIGKILL');
   agent.destroy();
   await server.stop();

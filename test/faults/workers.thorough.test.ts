@@ -190,7 +190,7 @@ test('SIGTERM before a worker serves stops the start immediately and leaves no w
   await eventually(() => childrenOf(child.pid as number)).toHaveLength(4);
   const pids = childrenOf(child.pid as number);
   child.kill('SIGTERM');
-  expect(await ended).toMatchObject({ code: 0, err: '', out: expect.not.stringContaining('worker serves') });
+  expect(await ended).toMatchObject({ code: 0, err: '', out: expect.not.stringContaining('worker is serving') });
   expect(pids.some(isAlive)).toBe(false);
 });
 

@@ -214,7 +214,7 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ['Content-Length as a trailer', chunked('2\r\nab\r\n0\r\nContent-Length: 2\r\n\r\n')],
     ['another response in place of the last line end', chunked('2\r\nab\r\n0\r\nHTTP/1.1 200 OK\r\n\r\n')],
   ],
-  'An interim answer announces a body or its end.': [
+  'An interim response announces a body or the end of the connection.': [
     ['an interim response with Connection: close', `HTTP/1.1 103 x\r\nConnection: close\r\n\r\n${withLength('2')}`],
     ['an interim response with a length', `HTTP/1.1 150 x\r\nContent-Length: 2\r\n\r\n${withLength('2')}`],
     ['an interim response with a length of 0', `HTTP/1.1 103 x\r\nContent-Length: 0\r\n\r\n${withLength('2')}`],

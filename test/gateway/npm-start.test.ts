@@ -178,7 +178,7 @@ test('on the first start, a worker uses the code that its primary has compiled',
   const environment = { ...ANY_PORTS, DATA_DIR: await temporaryFolder(), NODE_COMPILE_CACHE: folder };
   const started = await startService('gateway/main.ts', environment);
   const lines = parsedLines(started.out);
-  const served = () => lines().find(({ msg }) => msg === 'worker serves')?.time;
+  const served = () => lines().find(({ msg }) => msg === 'worker is serving')?.time;
   await expect.poll(served).toBeDefined();
   const files = (await readdir(folder, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
   // A file that is still being written has a temporary name.

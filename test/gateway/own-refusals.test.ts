@@ -64,7 +64,7 @@ test('the parameter refusals accepts only true or false; at most five keys a sec
   const key = await stack.issueKey();
   for (const query of ['refusals=yes', 'refusals=', 'refusals=true&refusals=true']) {
     const { status, json } = await send(`${stack.gateway}/v1/limits?${query}`, { key });
-    const message = 'refusals must be true or false, and given once.';
+    const message = 'refusals must be true or false, and must be given once.';
     expect([status, json]).toEqual([400, { code: 'invalid_parameter', message, status: 400 }]);
   }
   expect((await send(`${stack.gateway}/v1/limits?refusals=false`, { key })).json).not.toHaveProperty('refusals');

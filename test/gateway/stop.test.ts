@@ -49,7 +49,7 @@ test("on SIGTERM, the gateway drains as soon as a worker serves, even before the
     ...environment,
     ADMIN_TOKEN: '',
   });
-  await expect.poll(out).toContain('worker serves');
+  await expect.poll(out).toContain('worker is serving');
   const inFlight = send(`http://127.0.0.1:${PORT}/v1/pets`, { key });
   const answer = await core.arrived;
   child.kill('SIGTERM');

@@ -44,7 +44,7 @@ export async function launchWorkers(environment: NodeJS.ProcessEnv = {}) {
   const lines = parsedLines(started.out);
   const logged = (msg: string): LogLine[] => lines().filter((line) => line.msg === msg);
   const pids = () => {
-    const latest = new Map(logged('worker serves').map(({ worker, pid }) => [worker, pid as number]));
+    const latest = new Map(logged('worker is serving').map(({ worker, pid }) => [worker, pid as number]));
     return [...latest].sort(([a], [b]) => Number(a) - Number(b)).map(([, pid]) => pid);
   };
   return {
