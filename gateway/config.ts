@@ -80,14 +80,14 @@ export const GatewaySettings = z
     CORE_URL: coreUrls
       .default(['http://127.0.0.1:7001'])
       .describe(
-        'URLs of cores, separated by commas. Names are resolved every 2 s; each address is a core. `http+srv://_core._tcp.example` and `https+srv://` look up SRV records; `unix:/run/core.sock` is a socket',
+        'URLs of cores, separated by commas. Names are resolved every 2 s; each address counts as a core. `http+srv://_core._tcp.example` and `https+srv://` look up SRV records; `unix:/run/core.sock` is a socket',
       ),
     CORE_TOKEN: tokens.optional().describe('bearer token for the core; of a comma-separated list, the first is sent'),
     REDIS_URL: redisUrls
       .meta({ secret: true })
       .optional()
       .describe(
-        'Redis that gateways share; `rediss://` for TLS. Percent-encode special characters in the password. Cluster nodes or sentinels are separated by commas. Unset: the gateway stores keys and limits itself',
+        'Redis shared by all gateways; `rediss://` for TLS. Percent-encode special characters in the password. Cluster nodes or sentinels are separated by commas. Unset: the gateway stores keys and limits itself',
       ),
     REDIS_MODE: redisMode.default('single').describe('kind of Redis at `REDIS_URL`: single, cluster or sentinel'),
     REDIS_MASTER_NAME: masterName.optional().describe("name of the sentinels' primary; required with sentinels"),
@@ -116,7 +116,7 @@ export const GatewaySettings = z
       .string()
       .optional()
       .describe(
-        'certificate with its chain, in PEM; `PORT` then speaks TLS 1.2 and 1.3 only. Read again every second; an invalid file raises an alarm and is not used',
+        'certificate with its chain, in PEM; `PORT` then speaks TLS 1.2 and 1.3 only. Re-read every second; an invalid file is reported and not used',
       ),
     TLS_KEY_FILE: z.string().optional().describe('private key of the certificate, in PEM'),
     ADMIN_HOST: host.default('127.0.0.1').describe('address to listen on for operators'),
