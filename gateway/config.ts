@@ -116,7 +116,7 @@ export const GatewaySettings = z
       .string()
       .optional()
       .describe(
-        'certificate with its chain, in PEM; `PORT` then speaks TLS 1.2 and 1.3 only. Re-read every second; an invalid file is reported and not used',
+        'certificate with its chain, in PEM; `PORT` then speaks TLS 1.2 and 1.3 only. Read again every second; an invalid file raises an alert and is not used',
       ),
     TLS_KEY_FILE: z.string().optional().describe('private key of the certificate, in PEM'),
     ADMIN_HOST: host.default('127.0.0.1').describe('address to listen on for operators'),
