@@ -1,13 +1,13 @@
 /**
- * `npm ci` runs this: it compiles the gateway for the first start. A process that finds all its code compiled does not
- * load Node's TypeScript compiler, which would take 20 MB in each as long as it runs.
+ * Compiles the gateway ahead of its first start; `npm ci` runs this. A process whose code is all compiled does not load
+ * Node's TypeScript compiler, which saves each process 20 MB.
  */
 import { readdirSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
 import { join } from 'node:path';
 
 const ROOT = join(import.meta.dirname, '..');
-/** What runs when it is imported, and what is not for Node or not part of a service. */
+/** Files that do work when they are imported, and files that are not for Node or not part of a service. */
 const LEFT_OUT = /\/(?:main|help)\.ts$|^gateway\/operators\/(?:cli|console)\//;
 
 enableCompileCache(join(ROOT, 'node_modules/.cache/compiled'));

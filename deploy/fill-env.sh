@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes .env.example to standard output with a fresh secret, 192 bits in hexadecimal, behind every name.
+# Writes .env.example to standard output, with a fresh secret (192 bits in hexadecimal) after each name.
 set -eu
 while IFS= read -r line; do
   case $line in

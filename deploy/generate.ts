@@ -15,10 +15,10 @@ import { type Program, settingRows } from '../shared/process/help.ts';
 import { describeDashboard } from './grafana/dashboard.ts';
 import { ROWS } from './grafana/rows.ts';
 
-/** `npm run generate`: writes what is made from code or from other files. */
+/** `npm run generate`: writes the files that are generated from code or from other files. */
 
 const ROOT = join(import.meta.dirname, '..');
-/** Its tables are written: settings from their schemas, plan fields from their table. */
+/** The tables in this file are generated: settings from their schemas, plan fields from their table. */
 export const SETTINGS_FILE = join(ROOT, 'deploy/SETTINGS.md');
 /** The rules of Prometheus as a PrometheusRule, for clusters with the Prometheus Operator. */
 export const RULES_FILE = join(ROOT, 'deploy/kubernetes/components/prometheus-operator/rules.yaml');
@@ -29,7 +29,7 @@ if (import.meta.main) {
   writeFileSync(join(ROOT, 'deploy/grafana/dashboards/gateway.json'), dashboard());
 }
 
-/** Each panel is one line, so that a difference shows which panels changed. */
+/** Each panel is one line, so that a diff shows which panels changed. */
 function dashboard(): string {
   const { panels, ...rest } = describeDashboard(ROWS);
   const lines = panels.map((panel) => JSON.stringify(panel)).join(',\n');
@@ -69,7 +69,7 @@ function tableOf(head: readonly string[], rows: readonly (readonly unknown[])[])
     .join('');
 }
 
-/** In Prometheus a group's name must be unique in its file only, and in a PrometheusRule in all of it. */
+/** The name of a group must be unique in its file. A PrometheusRule combines both files, so the names get a suffix. */
 export function prometheusRule(): string {
   const groups = ['recording', 'alerts'].flatMap((kind) => {
     const text = readFileSync(join(ROOT, `deploy/prometheus/rules/${kind}.yml`), 'utf8');
@@ -82,5 +82,5 @@ export function prometheusRule(): string {
     metadata: { name: 'animal-store' },
     spec: { groups },
   };
-  return `# Written from deploy/prometheus/rules by \`npm run generate\`.\n${stringify(rule, { lineWidth: 0 })}`;
+  return `# Generated from deploy/prometheus/rules by \`npm run generate\`.\n${stringify(rule, { lineWidth: 0 })}`;
 }

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Builds both images of the commit that is checked out, with the commit as their tag, so that there is something to go
-# back to. From anywhere in a clean checkout:
-#   sh deploy/images.sh pin                      records the digest of the base image in deploy/node.digest: commit it
-#   sh deploy/images.sh [registry.example/team]  builds; prints the names of the images
-# Without deploy/node.digest it builds nothing: a tag can be moved by others, a digest cannot. UNPINNED=1 builds anyway.
+# Builds both images from the checked-out commit, and tags them with the commit, so that you can go back to an earlier
+# version. From anywhere in a clean checkout:
+#   sh deploy/images.sh pin                      records the digest of the base image in deploy/node.digest; commit it
+#   sh deploy/images.sh [registry.example/team]  builds the images and prints their names
+# Without deploy/node.digest it builds nothing, because others can move a tag but not a digest. UNPINNED=1 overrides this.
 set -eu
 cd "$(dirname "$0")/.."
 digest_file=deploy/node.digest
@@ -15,21 +15,21 @@ fail() {
 }
 
 if [ "${1:-}" = pin ]; then
-  # What was pulled now: an image may have other digests too, of other registries.
+  # The digest of this pull, because an image may also have digests from other registries.
   docker pull "$base" | sed -n 's/^Digest: /@/p' > "$digest_file.new"
   grep -Eqx '@sha256:[0-9a-f]{64}' "$digest_file.new" || {
     rm "$digest_file.new"
-    fail "$base has no digest that could be noted."
+    fail "docker pull reported no digest of $base."
   }
   mv "$digest_file.new" "$digest_file"
   exit
 fi
 
-[ -z "$(git status --porcelain)" ] || fail 'The checkout has changes that are in no commit: an image of it could not be found again.'
+[ -z "$(git status --porcelain)" ] || fail 'The checkout has changes that are not committed: commit them before building.'
 digest=
 if [ -e "$digest_file" ]; then
   digest=$(cat "$digest_file")
-  printf %s "$digest" | grep -Eqx '@sha256:[0-9a-f]{64}' || fail "$digest_file holds no digest: run sh deploy/images.sh pin."
+  printf %s "$digest" | grep -Eqx '@sha256:[0-9a-f]{64}' || fail "$digest_file contains no digest: run sh deploy/images.sh pin."
 elif [ "${UNPINNED:-}" != 1 ]; then
   fail "The base image $base is not pinned: run sh deploy/images.sh pin, and commit $digest_file."
 fi

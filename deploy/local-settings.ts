@@ -5,8 +5,8 @@ const { HOST, PORT, DATABASE_URL } = CoreSettings.shape;
 const { CORE_URL } = GatewaySettings.shape;
 
 /**
- * The settings of `npm start`: those of both services, which share one environment. Both read HOST and PORT, so the
- * core's have other names.
+ * The settings of `npm start`: those of both services, which share one environment. Both services read HOST and PORT,
+ * so those of the core have other names here.
  */
 export const LocalSettings = GatewaySettings.safeExtend({
   CORE_HOST: HOST.describe('address of the core'),
@@ -21,6 +21,6 @@ export const LOCAL_PROGRAM = {
     ...LocalSettings.shape,
     CORE_URL: CORE_URL.unwrap()
       .optional()
-      .describe('URLs of an API of your own. Unset: the store is started, at `CORE_HOST` and `CORE_PORT`'),
+      .describe('URLs of your own API. Unset: a store is started at `CORE_HOST` and `CORE_PORT`'),
   },
 };

@@ -18,8 +18,8 @@ import { TerminalLog } from './log-terminal.ts';
 /**
  * `npm start`: core and gateway as two processes with embedded storage, a demo key per plan, and a curl line to paste.
  * With CORE_URL, only the gateway is started, in front of that API.
- * On a terminal their logs are short lines for a person; anywhere else they are JSON.
- * When this process ends, for any reason, both end too: they watch the message channel to it.
+ * On a terminal, each log line is printed in a short readable form; elsewhere, logs are JSON.
+ * When this process ends, for any reason, both services end too: they watch their message channel to it.
  */
 
 const ROOT = dirname(import.meta.dirname);
@@ -31,7 +31,7 @@ if (asksForHelp(process.argv)) {
 
 const settings = readOrExit();
 const DATA_DIR = resolve(settings.DATA_DIR);
-/** Only its owner can read it. */
+/** Readable only by its owner. */
 const DEMO_KEYS_FILE = join(DATA_DIR, 'demo-keys.json');
 const DEMO_KEYS = [
   { name: 'demo free', plan: 'free' },
@@ -41,8 +41,8 @@ const DEMO_KEYS = [
 ];
 
 /**
- * Each service reads PORT. Here they share one environment, so the core's has another name. `node --watch` makes
- * processes report their imports on the message channel, where services report their addresses; this is switched off
+ * The services get their own HOST and PORT, because they share the rest of the environment. `node --watch` makes
+ * processes report their imports on the message channel on which services report their addresses, so this is disabled
  * for services.
  */
 const { HOST, PORT, CORE_HOST, CORE_PORT, WATCH_REPORT_DEPENDENCIES: _watch, ...given } = process.env;
@@ -60,15 +60,15 @@ stopWithParent();
 
 const hasOwnCore = !given.CORE_URL;
 const coreUrl = hasOwnCore ? (await launch('core', { HOST: CORE_HOST, PORT: CORE_PORT })).core : given.CORE_URL;
-// Like its workers, the gateway's primary uses a single malloc arena: lists for operators then leave 10 MB less
-// memory in use.
+// Like its workers, the gateway's primary uses a single malloc arena. After lists for operators, it then keeps 10 MB
+// less memory.
 const gateway = await launch('gateway', { HOST, PORT, CORE_URL: coreUrl, MALLOC_ARENA_MAX: '1' });
 terminal?.nameKeysBy(admin);
 const keys = await demoKeys().catch(giveUp);
 if (keys !== undefined) printWelcome(keys);
 terminal?.showRequests();
 
-/** Reports the faults of both services at once, and starts neither. */
+/** Reports the invalid settings of both services together, and starts neither. */
 function readOrExit() {
   try {
     return readSettings(LocalSettings, process.env, process.argv.slice(2));
@@ -116,8 +116,8 @@ async function isThere(key: string, at: AdminAddress): Promise<boolean> {
 }
 
 /**
- * Reads the key's limits, which costs it nothing. If no answer arrives, for example because the certificate is private,
- * the key is kept.
+ * Whether the gateway accepts a key. Asks for the key's limits, which costs no token. If no response arrives, for
+ * example because the certificate is private, the key counts as accepted.
  */
 async function opens(key: string): Promise<boolean> {
   const headers = { authorization: `Bearer ${key}` };
@@ -140,10 +140,10 @@ function giveUp(fault: unknown): void {
   stop();
 }
 
-/** The message for a Redis that does not answer. It contains no user names or passwords. */
+/** The message for a Redis that does not respond. It contains no user names or passwords. */
 function redisAway(): string {
   const hosts = settings.REDIS_URL?.map((url) => new URL(url).host).join(', ');
-  return `No Redis answers at ${hosts}, as REDIS_URL says. Start one there, or unset REDIS_URL: this process then stores limits itself.`;
+  return `No Redis responds at ${hosts} (REDIS_URL). Start one there, or unset REDIS_URL to store limits locally.`;
 }
 
 /**
@@ -167,7 +167,7 @@ async function launch(name: 'core' | 'gateway', own: NodeJS.ProcessEnv): Promise
   return addresses;
 }
 
-/** Passes on the faults of a service. The HOST and PORT of the core have other names here. */
+/** Passes on the error output of a service, with the names that HOST and PORT of the core have here. */
 function passOn(name: string, faults: Readable): void {
   const lines = createInterface({ input: faults });
   const shown = (line: string) => (name === 'core' ? line.replaceAll(/\b(HOST|PORT)\b/g, 'CORE_$1') : line);
@@ -178,7 +178,7 @@ async function hasEnded(name: string, child: ChildProcess, code: number | null):
   children.splice(children.indexOf(child), 1);
   if (!stopping) {
     if (children.length === 0) await tryPortsOfGateway();
-    process.stderr.write(`The ${name} has exited (exit code ${code}); the rest stops too.\n`);
+    process.stderr.write(`The ${name} has exited (exit code ${code}). Stopping.\n`);
     process.exitCode = 1;
   }
   stopping = true;
@@ -186,7 +186,7 @@ async function hasEnded(name: string, child: ChildProcess, code: number | null):
   if (children.length === 0) process.exit();
 }
 
-/** If the core could not start, faults that would keep the gateway from its ports are reported too. */
+/** If the core could not start, this also reports which ports of the gateway cannot be used. */
 async function tryPortsOfGateway(): Promise<void> {
   const { HOST, PORT, ADMIN_HOST, ADMIN_PORT } = settings;
   const tries = [tryPort(HOST, PORT, 'PORT'), tryPort(ADMIN_HOST, ADMIN_PORT, 'ADMIN_PORT')];
@@ -201,7 +201,7 @@ function stop(): void {
   stopping = true;
 }
 
-/** npm does not always pass a signal on. When the parent is gone, the parent process id changes. */
+/** npm does not always pass signals on. A changed parent process id shows that the parent has exited. */
 function stopWithParent(): void {
   const parent = process.ppid;
   const watch = setInterval(() => {

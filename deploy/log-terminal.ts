@@ -23,13 +23,13 @@ const LEVELS: Readonly<Record<number, readonly [name: string, style: Parameters<
 export class TerminalLog {
   #admin: (() => Promise<AdminAddress>) | undefined;
   #since = Number.POSITIVE_INFINITY;
-  /** Each name is requested once. It is empty if the key does not exist any more. */
+  /** The names of keys, by id. Each is requested once, and is empty if that fails, for example for a revoked key. */
   readonly #names = new LRUCache<string, string>({
     max: 1_000,
     fetchMethod: (id) => this.#ask(id).catch(() => ''),
   });
 
-  /** Shows all lines of requests that begin from now on. Of earlier ones, only warnings are shown. */
+  /** Shows all requests that begin from now on. Of earlier requests, only warnings are shown. */
   showRequests(): void {
     this.#since = Date.now();
   }
@@ -39,12 +39,12 @@ export class TerminalLog {
     this.#admin = admin;
   }
 
-  /** Shows the lines of a service. A slow terminal delays only its log. */
+  /** Shows the log of a service. A slow terminal delays only the log, not the service. */
   show(output: Readable): void {
     pipeline(this.texts(output), process.stdout, { end: false }).catch(() => undefined);
   }
 
-  /** The lines of a service that are shown, as text. */
+  /** The log lines of a service that are to be shown, as text. */
   async *texts(output: Readable): AsyncGenerator<string> {
     for await (const text of createInterface({ input: output })) {
       const line = parseLine(text);
@@ -65,7 +65,7 @@ export class TerminalLog {
   }
 }
 
-/** A line of a log; undefined for other text. Clients choose paths, so characters that control a terminal are replaced. */
+/** Parses a log line; undefined for other text. Replaces characters that control a terminal: clients choose paths. */
 function parseLine(text: string): LogLine | undefined {
   try {
     const value: unknown = JSON.parse(text, (member, of) => (typeof of === 'string' ? harmless(of, member) : of));
@@ -75,13 +75,13 @@ function parseLine(text: string): LogLine | undefined {
   }
 }
 
-/** Only a stack has several lines. */
+/** Keeps line feeds in a stack only. */
 const harmless = (text: string, member: string): string =>
   text.replaceAll(member === 'stack' ? /(?!\n)\p{Cc}/gu : /\p{Cc}/gu, '\u{fffd}');
 
 /**
- * Whether a person wants to see a line. The core's line of a forwarded request repeats the gateway's, and reads of the
- * console are no events. The line of a request is written after its answer.
+ * Whether to show a line. The core's line on a forwarded request repeats the gateway's, and the console's reads are not
+ * of interest. A request is logged after its response, so `since` is compared with the time at which it began.
  */
 function isShown({ msg, service, level, status, method, callerId, time, durationMs }: LogLine, since: number): boolean {
   if (msg === 'request' && service === 'core' && callerId !== undefined && Number(status) < 500) return false;

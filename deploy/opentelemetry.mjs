@@ -1,15 +1,16 @@
 /**
- * Adds OpenTelemetry's spans to gateway and core. It is optional, so its packages are no dependencies. It needs
+ * Adds OpenTelemetry's spans to gateway and core. This is optional, so its packages are not among the dependencies.
+ * Install them first:
  *
  *     npm install --no-save @opentelemetry/api @opentelemetry/sdk-node \
  *       @opentelemetry/instrumentation-http @opentelemetry/instrumentation-undici
  *
- * and is loaded before a service. The SDK's own settings say where spans go:
+ * Then load this file before a service. The SDK's own settings determine where spans are sent:
  *
  *     OTEL_SERVICE_NAME=gateway OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 \
  *       node --import ./deploy/opentelemetry.mjs gateway/main.ts
  *
- * opentelemetry.Dockerfile makes images of it.
+ * opentelemetry.Dockerfile builds images with it.
  */
 import { IncomingMessage } from 'node:http';
 import { context, propagation, trace } from '@opentelemetry/api';
@@ -19,14 +20,14 @@ import { NodeSDK } from '@opentelemetry/sdk-node';
 
 const OURS = new Set(['traceparent', 'tracestate']);
 
-/** The service's log and its own requests use the trace of the span that has begun, which is the caller's if there is one. */
+/** Makes the service's log and its own requests use the trace of the new span: the caller's trace, or a new one. */
 function nameTrace(span, request) {
   if (!(request instanceof IncomingMessage)) return;
   for (const name of OURS) delete request.headers[name];
   propagation.inject(trace.setSpan(context.active(), span), request.headers);
 }
 
-/** The library adds its own trace headers to a request. Ours name the same trace and would be duplicates. */
+/** Removes our trace headers from a request. The library adds its own, which name the same trace. */
 function leaveToTheLibrary(_span, request) {
   const { headers } = request;
   for (let at = headers.length - 2; at >= 0; at -= 2)

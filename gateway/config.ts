@@ -80,14 +80,14 @@ export const GatewaySettings = z
     CORE_URL: coreUrls
       .default(['http://127.0.0.1:7001'])
       .describe(
-        'URLs of cores, separated by commas. Names are resolved every 2 s; each address is a core. `http+srv://_core._tcp.example` and `https+srv://` look up SRV records; `unix:/run/core.sock` is a socket',
+        'URLs of cores, separated by commas. Names are resolved every 2 s; each address counts as a core. `http+srv://_core._tcp.example` and `https+srv://` look up SRV records; `unix:/run/core.sock` is a socket',
       ),
     CORE_TOKEN: tokens.optional().describe('bearer token for the core; of a comma-separated list, the first is sent'),
     REDIS_URL: redisUrls
       .meta({ secret: true })
       .optional()
       .describe(
-        'Redis that gateways share; `rediss://` for TLS. Percent-encode special characters in the password. Cluster nodes or sentinels are separated by commas. Unset: the gateway stores keys and limits itself',
+        'Redis shared by all gateways; `rediss://` for TLS. Percent-encode special characters in the password. Cluster nodes or sentinels are separated by commas. Unset: the gateway stores keys and limits itself',
       ),
     REDIS_MODE: redisMode.default('single').describe('kind of Redis at `REDIS_URL`: single, cluster or sentinel'),
     REDIS_MASTER_NAME: masterName.optional().describe("name of the sentinels' primary; required with sentinels"),

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Writes today's backup of all keys to a folder, which keeps the newest ones:
-#   backup.sh <folder> <how many>           writes it unless it exists
+# Writes today's backup of all keys to a folder, and keeps only the newest backups there:
+#   backup.sh <folder> <how many>           writes today's backup unless it exists
 #   backup.sh <folder> <how many> daily     does so every hour
-#   backup.sh <folder> <how many> restore   restores the newest one; options of ctl restore may follow
+#   backup.sh <folder> <how many> restore   restores the newest backup; options of ctl restore may follow
 # A backup without keys is not kept. After a loss of data, such backups would replace the good ones.
 set -eu
 umask 077
@@ -14,7 +14,7 @@ newest_first() { ls "$folder" | grep '^keys-[0-9-]*\.jsonl$' | sort -r; }
 case ${3:-} in
   daily)
     while :; do
-      sh "$0" "$folder" "$keep" || echo 'The backup failed. It is tried again in an hour.' >&2
+      sh "$0" "$folder" "$keep" || echo 'The backup failed. It will be retried in an hour.' >&2
       sleep 3600
     done
     ;;
@@ -40,7 +40,7 @@ if [ ! -e "$today" ]; then
       mv "$folder/draft" "$today"
       ;;
   esac
-  # A backup that misses some keys is kept too.
+  # A backup that lacks some keys is kept too, but does not replace an older one.
   [ "$code" -eq 0 ] || exit "$code"
   newest_first | tail -n "+$((keep + 1))" | while read -r old; do rm "$folder/$old"; done
 fi

@@ -20,7 +20,7 @@ export const describeDashboard = (rows: readonly Row[]) => ({
   schemaVersion: 42,
   tags: ['animal-store'],
   timezone: 'browser',
-  // A crosshair that all panels share.
+  // All panels share one crosshair.
   graphTooltip: 1,
   refresh: '15s',
   time: { from: 'now-1h', to: 'now' },
@@ -52,7 +52,7 @@ export const describeDashboard = (rows: readonly Row[]) => ({
 
 const WIDTH = 24;
 
-/** Gives each panel its place: from left to right, below the title of its row. */
+/** Places the panels of each row from left to right, below its title. */
 function placed(rows: readonly Row[]): object[] {
   const made: object[] = [];
   let y = 0;
@@ -82,7 +82,7 @@ const eventsOf = (name: string, iconColor: string, expr: string, titleFormat = n
   titleFormat,
 });
 
-/** A variable whose values are those of a label. It is read again when the period changes. */
+/** A variable with the values of a label. They are read again when the time range changes. */
 const labelValues = (name: string, label: string, series: string) => ({
   type: 'query',
   name,
@@ -154,9 +154,9 @@ const thresholds = (below: string, above: Readonly<Record<string, number>> = {})
 
 interface GraphAbout extends About {
   readonly queries: readonly Query[];
-  /** A red line at the value that raises an alert. */
+  /** A red line at the value that triggers an alert. */
   readonly alertAt?: number;
-  /** A colour for series whose names match. */
+  /** Colours of series, by regular expressions that match their names. */
   readonly colours?: Readonly<Record<string, string>>;
 }
 

@@ -7,7 +7,7 @@ export const ROWS = [
     panels: [
       stat({
         title: '5xx',
-        what: 'Share of all responses that are 5xx. Red is the threshold of the alert.',
+        what: 'Share of all responses that are 5xx. Red starts at the threshold of the alert.',
         unit: 'percentunit',
         runbook: 'gatewayerrorratiohigh',
         query: `(${requests(`${GATEWAY},${FAILED}`)} or vector(0)) / (${requests(GATEWAY)} > 0)`,
@@ -71,7 +71,7 @@ export const ROWS = [
       }),
       graph({
         title: 'Requests by outcome',
-        what: 'Decisions by outcome, and requests without one by the reason.',
+        what: 'Decisions by outcome, and requests without a decision by reason.',
         unit: 'reqps',
         runbook: 'a-client-complains-of-429',
         queries: [
@@ -101,8 +101,8 @@ export const ROWS = [
         alertAt: 0.3,
       }),
       graph({
-        title: 'Keys refused, of those in use',
-        what: 'A client that never stops affects a single key. If many keys are refused, the limit is too low.',
+        title: 'Keys in use, and keys refused',
+        what: 'A client that keeps sending affects a single key. If many keys are refused, the limit is too low.',
         runbook: 'gatewayplanrefusals',
         queries: [
           [`max by (plan) (gateway_keys_refused{${PLAN}})`, '{{plan}} refused'],
@@ -118,7 +118,7 @@ export const ROWS = [
       }),
       graph({
         title: '5xx by plan',
-        what: 'Responses with 5xx. The plan is none if the key was not known yet.',
+        what: '5xx responses. The plan is none if the key was not known yet.',
         unit: 'reqps',
         runbook: 'gatewayerrorratiohigh',
         queries: [
@@ -136,7 +136,7 @@ export const ROWS = [
       }),
       graph({
         title: 'Keys near their day limit',
-        what: 'Keys that have used 80 % of their day limit.',
+        what: 'Keys that have used at least 80 % of their day limit.',
         runbook: 'a-client-complains-of-429',
         queries: [[`max by (plan) (gateway_keys_near_day_limit{${PLAN}})`, '{{plan}}']],
       }),
@@ -146,15 +146,15 @@ export const ROWS = [
     question: 'Redis?',
     panels: [
       stat({
-        title: 'Nodes away',
-        what: 'Nodes of Redis that are away, so that gateways decide alone.',
+        title: 'Nodes unavailable',
+        what: 'Redis nodes that are unavailable. Each gateway then decides alone on their keys.',
         runbook: 'gatewaydecisionslocal',
         query: `max(gateway_redis_nodes_away{${GATEWAY}})`,
         bad: { red: 1 },
       }),
       stat({
         title: 'p99 of a decision',
-        what: 'From the request head to the decision, which is what the gateway adds before it forwards the request.',
+        what: 'From the request head to the decision: the delay before the gateway forwards the request.',
         unit: 's',
         runbook: 'gatewayaddedlatencyhigh',
         query: quantile(0.99, 'le', 'gateway:decision_seconds_bucket:rate5m'),
@@ -170,7 +170,7 @@ export const ROWS = [
       }),
       stat({
         title: 'Time since the last backup',
-        what: 'Counted from the last complete backup that any gateway knows of.',
+        what: 'Time since the last complete backup that any gateway knows of.',
         unit: 's',
         runbook: 'gatewaybackupmissing',
         query: 'time() - max(gateway_backup_completed_timestamp_seconds)',
@@ -185,14 +185,14 @@ export const ROWS = [
       }),
       stat({
         title: 'Plan table readable',
-        what: '1 while every gateway can read it.',
+        what: '1 while every gateway can read the plan table, otherwise 0.',
         runbook: 'gatewayplansunreadable',
         query: `min(gateway_plans_readable{${GATEWAY}})`,
         least: 1,
       }),
       stat({
         title: 'Deadlines missed',
-        what: 'Calls without a reply within REDIS_TIMEOUT_MS. Redis then counts as away.',
+        what: 'Calls without a reply within REDIS_TIMEOUT_MS. Redis then counts as unavailable.',
         unit: 'cps',
         runbook: 'gatewaydecisionslocal',
         query: `sum(rate(gateway_redis_deadlines_missed_total{${GATEWAY}}[1m]))`,
@@ -208,7 +208,7 @@ export const ROWS = [
       }),
       graph({
         title: 'Decisions by mode',
-        what: 'shared: by Redis. local: by the gateway, while Redis was away.',
+        what: 'shared: decided by Redis. local: decided by the gateway while Redis was unavailable.',
         unit: 'reqps',
         runbook: 'gatewaydecisionslocal',
         queries: [[`sum by (mode) (gateway:decisions:rate1m{${GATEWAY}})`, '{{mode}}']],
@@ -232,7 +232,7 @@ export const ROWS = [
     panels: [
       stat({
         title: 'Cores ready',
-        what: 'The smallest share of the known cores that a gateway can use.',
+        what: 'Share of the known cores that a gateway can use: the lowest value of any gateway.',
         unit: 'percentunit',
         runbook: 'coreunreachable',
         query: `min(avg by (instance) (gateway_upstream_ready{${GATEWAY}}))`,
@@ -255,7 +255,7 @@ export const ROWS = [
       }),
       stat({
         title: 'p99 of a core response',
-        what: 'Time until a core began to respond or failed, as gateways see it.',
+        what: 'Time until a core began to respond or failed, as measured by gateways.',
         unit: 's',
         runbook: 'coreunreachable',
         query: quantile(0.99, 'le', 'gateway:upstream_seconds_bucket:rate5m'),
@@ -278,21 +278,21 @@ export const ROWS = [
       }),
       graph({
         title: 'Failed attempts',
-        what: 'By core and kind, as gateways see them.',
+        what: 'Failed attempts to get a response from a core, by core and kind.',
         unit: 'reqps',
         runbook: 'coreunreachable',
         queries: [[`sum by (core, kind) (gateway:upstream_errors:rate1m{${GATEWAY}})`, '{{core}} {{kind}}']],
       }),
       graph({
         title: 'p99 of a response, by core',
-        what: 'Time until a core began to respond, as gateways see it.',
+        what: 'Time until a core began to respond or failed, as measured by gateways.',
         unit: 's',
         runbook: 'coreunreachable',
         queries: [[quantile(0.99, 'le, core', 'gateway:upstream_seconds_bucket:rate5m'), '{{core}}']],
       }),
       graph({
         title: 'p99 of an operation in the core',
-        what: 'As cores see it.',
+        what: 'As measured by cores.',
         unit: 's',
         runbook: 'coreerrors',
         queries: [
@@ -306,7 +306,7 @@ export const ROWS = [
     panels: [
       stat({
         title: 'Requests shed',
-        what: 'Requests refused under load, including those for which a core was full.',
+        what: 'Requests refused under load, including those refused because a core was at its limit.',
         unit: 'reqps',
         runbook: 'gatewayshedding',
         query: `sum(gateway:requests_without_decision:rate1m{${GATEWAY},reason="shed"}) + sum(gateway:upstream_errors:rate1m{${GATEWAY},kind="full"})`,
@@ -322,7 +322,7 @@ export const ROWS = [
       }),
       stat({
         title: 'Event loop, longest pause',
-        what: 'The longest time for which a process served nobody.',
+        what: 'The longest time during which a process served no clients.',
         unit: 's',
         runbook: 'gatewayeventloopblocked',
         query: `max(nodejs_eventloop_lag_max_seconds{job="gateway",${GATEWAY}})`,
@@ -345,7 +345,7 @@ export const ROWS = [
       }),
       stat({
         title: 'Log lines lost',
-        what: 'Lines that gateways lost in the last ten minutes.',
+        what: 'Log lines that gateways lost in the last ten minutes.',
         runbook: 'loglinesdropped',
         query: `sum(increase(gateway_log_lines_dropped_total{${GATEWAY}}[10m]))`,
         bad: { red: 0.5 },

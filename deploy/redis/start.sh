@@ -1,7 +1,7 @@
 #!/bin/sh
-# Starts Redis with redis.conf and the users of users.acl, both beside this file. A user can log in if the environment has
-# its password, such as REDIS_GATEWAY_PASSWORD for gateway; only the SHA-256 is written. The users are written to RUN_FOLDER,
-# best in memory, and the data to DATA_FOLDER. Arguments are passed on to redis-server.
+# Starts Redis with redis.conf and users.acl, both beside this file. A user can log in if the environment contains its
+# password, such as REDIS_GATEWAY_PASSWORD for gateway; only the SHA-256 digest is written. The users are written to
+# RUN_FOLDER, preferably in memory, and the data to DATA_FOLDER. Arguments are passed on to redis-server.
 set -euf
 umask 077
 folder=$(dirname "$0")

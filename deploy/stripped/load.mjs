@@ -1,4 +1,4 @@
-/** Loads TypeScript whose types strip.mjs has stripped, as JavaScript: `node --import ./deploy/stripped/load.mjs …`. */
+/** Loads .ts files, whose types strip.mjs has stripped, as JavaScript: `node --import ./deploy/stripped/load.mjs …`. */
 import { readFileSync } from 'node:fs';
 import { registerHooks } from 'node:module';
 

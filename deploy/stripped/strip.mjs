@@ -3,7 +3,7 @@
  *
  *     node deploy/stripped/strip.mjs shared gateway
  *
- * With load.mjs, a process of the result loads no compiler of TypeScript, and is some 25 MB smaller.
+ * With load.mjs, a process that runs the result loads no TypeScript compiler and uses some 25 MB less memory.
  */
 import { globSync, readFileSync, writeFileSync } from 'node:fs';
 import { stripTypeScriptTypes } from 'node:module';

@@ -47,7 +47,7 @@ test('the example file has exactly the required secrets, and generated ones diff
   const values = Object.values(secrets);
   expect(new Set([...values, ...Object.values(freshSecrets())]).size).toBe(2 * values.length);
   for (const value of values) expect(value).toMatch(/^[0-9a-f]{48}$/);
-  expect(() => readCompose({})).toThrow('is in no .env');
+  expect(() => readCompose({})).toThrow('set it in deploy/.env');
 });
 
 test('secrets are only in environments, and .env is never committed', () => {

@@ -72,7 +72,7 @@ test('nothing is built on an unpinned base image or from uncommitted changes', a
     await writeFile(digestFile, bad);
     expect(await run()).toMatchObject({ code: 1, err: expect.stringMatching(/^The checkout has changes/) });
     commit();
-    expect(await run()).toMatchObject({ code: 1, err: expect.stringMatching(/holds no digest/) });
+    expect(await run()).toMatchObject({ code: 1, err: expect.stringMatching(/contains no digest/) });
   }
   expect(await said()).toEqual([]);
 });

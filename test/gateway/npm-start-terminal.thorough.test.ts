@@ -111,7 +111,7 @@ test('npm start reports an unreachable Redis in a readable message without the p
   const { code, out, err } = await start({ ...FREE_PORTS, REDIS_URL, DATA_DIR: await temporaryFolder() }).ended;
   expect([code, err]).toEqual([
     1,
-    `No Redis answers at ${new URL(REDIS_URL).host}, as REDIS_URL says. Start one there, or unset REDIS_URL: this process then stores limits itself.\n`,
+    `No Redis responds at ${new URL(REDIS_URL).host} (REDIS_URL). Start one there, or unset REDIS_URL to store limits locally.\n`,
   ]);
   expect(out).not.toContain('hidden-word');
 });

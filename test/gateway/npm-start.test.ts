@@ -141,7 +141,7 @@ test.for([
     (name) =>
       `Cannot listen on 127.0.0.1:${port}: another program uses this address. Stop it, or set ${name} to a free port.`,
   );
-  lines.push(`The ${ended} has exited (exit code 1); the rest stops too.`, '');
+  lines.push(`The ${ended} has exited (exit code 1). Stopping.`, '');
   expect({ code, err: err.split('\n') }).toEqual({ code: 1, err: lines });
 });
 

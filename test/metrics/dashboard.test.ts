@@ -16,7 +16,7 @@ const GOOD_AND_BAD: Readonly<Record<string, readonly [good: number, bad: number]
   'Keys refused': [0.01, 0.5],
   'Unknown keys': [0.01, 1],
   'Gateways down': [0, 1],
-  'Nodes away': [0, 1],
+  'Nodes unavailable': [0, 1],
   'p99 of a decision': [0.004, 0.25],
   'Memory used': [0.3, 0.95],
   'Time since the last backup': [40_000, 100_000],
