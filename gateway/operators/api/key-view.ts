@@ -143,8 +143,8 @@ export async function withBanRefusals<K extends Pick<KeySummary, 'id' | 'bannedU
 }
 
 /**
- * The active bans of keys, by the keys' ids, at a time in microseconds.
- * @param isCounted whether to count, over all gateways, the requests that the bans have refused
+ * The active bans at a time in microseconds, by the id of the key.
+ * @param isCounted whether to count the requests that the bans have refused on all gateways
  */
 export async function runningBans(
   deps: Requests & Pick<AdminDependencies, 'planCache'>,
@@ -175,5 +175,5 @@ export async function refusedByBans(
 const countOf = (requests: readonly { readonly repeated: number }[] = []): number =>
   requests.reduce((sum, { repeated }) => sum + 1 + repeated, 0);
 
-/** Times in decisions have microseconds, so times are compared in milliseconds. */
+/** Times are compared in milliseconds, because times in decisions also have microseconds. */
 const nameOf = (id = '', until = ''): string => `${id} ${Date.parse(until)}`;
