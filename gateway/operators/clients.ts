@@ -31,8 +31,8 @@ export async function* partsOf<T extends Part>(
 }
 
 /**
- * Returns the first part with entries, or the last part if all are empty: none of the records that one call checks may
- * match.
+ * Returns the first part with entries, or the last part if all are empty. One call checks a limited number of records,
+ * and it is possible that none of them match.
  */
 export async function firstFilled<T extends Part>(
   ask: Ask<T>,

@@ -24,7 +24,7 @@ import { choice } from './values.ts';
 
 const NOBODY: Operator = { name: undefined, role: undefined, tokenId: undefined };
 
-/** How long a token works without the store after it was last verified. */
+/** How long after its last verification a token still works while the store is unavailable. */
 const REMEMBERED_MS = 15 * 60_000;
 
 /** The number of different wrong tokens that an address may send per minute. */
@@ -58,7 +58,7 @@ export class OperatorsAccess implements Access<Operator> {
   readonly #options: OperatorsAccessOptions;
   readonly #isLocal: boolean;
   readonly #guesses = new AddressAllowance(systemClock, WRONG_TOKENS);
-  /** The last wrong tokens of each address, as digests: a wrong token that is sent again does not count again. */
+  /** The last wrong tokens of each address, as digests: a wrong token counts only once. */
   readonly #wrong = boundedMap<string, true>(MAX_WRONG);
   readonly #verified = new LRUCache<string, OperatorToken>({ max: MAX_TOKENS, ttl: REMEMBERED_MS });
 

@@ -286,7 +286,7 @@ export const RedisView = z.object({
   /** When the last of them connected, or when the first of them lost its connection. */
   since: time.optional(),
   lastCall: Answered.optional(),
-  /** The 99th percentile of all calls since the start; null before the first. */
+  /** The 99th percentile of the durations of all calls since the start; null before the first call. */
   p99: z.number().nullable(),
   missedDeadlines: count,
 });

@@ -90,7 +90,7 @@ export class Health {
     return worst && `${worst.about} ${worst.found} (${worst.status} since ${worst.since}).`;
   }
 
-  /** Records the findings of an expensive check. The doctor reports its own here, so that nothing contradicts them. */
+  /** Records the findings of an expensive check. The doctor calls this too, so that nothing contradicts its report. */
   note(about: string, found: readonly CheckResult[]): void {
     if (!this.#isWatched || this.#seldom[about] === undefined) return;
     this.#found.set(about, found);

@@ -29,7 +29,7 @@ export const describeSecret = (
 /** Tags are left out if there are none. */
 export const shownTags = (tags: Tags = {}): Tags | undefined => (Object.keys(tags).length === 0 ? undefined : tags);
 
-/** A key as operators see it at a time in microseconds, without the digests of its secrets. */
+/** A key as operators see it, without the digests of its secrets. @param now in microseconds */
 export function describeKey(entry: KeyEntry, plans: PlanTable, now: number) {
   const { id, record, admitted, refused, shadowed, refusals } = entry;
   return {
@@ -143,7 +143,8 @@ export async function withBanRefusals<K extends Pick<KeySummary, 'id' | 'bannedU
 }
 
 /**
- * The active bans at a time in microseconds, by the id of the key.
+ * The active bans by the id of the key.
+ * @param now in microseconds
  * @param isCounted whether to count the requests that the bans have refused on all gateways
  */
 export async function runningBans(

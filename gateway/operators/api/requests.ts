@@ -200,7 +200,7 @@ function whyOf(report: RequestReport): Why {
   if (status === LEFT) {
     const reason = 'The client closed its connection before the response was complete.';
     if (times.core === undefined) return [reason, "Compare the duration of the request with the client's timeout."];
-    const took = `The core took ${Math.round(times.core)} ms to answer.`;
+    const took = `The core took ${Math.round(times.core)} ms to respond.`;
     return [reason, `${took} Compare that with the client's timeout.`];
   }
   if (status < FIRST_FAILURE) {
@@ -292,7 +292,7 @@ export const explainKey = operation(
   },
 );
 
-/** The decisions on requests with an id, newest first. There are several if clients reuse the id. */
+/** The decisions on the request with an id, newest first. There are several if clients reuse the id. */
 export const explainRequest = operation(
   { query: DecisionsQuery, answer: DecisionsAnswer },
   async ({ deps, query: { limit }, params: [requestId] }) => {

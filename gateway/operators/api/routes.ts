@@ -54,11 +54,11 @@ export const ROUTES: readonly AdminRoute[] = [
   row('GET /tokens', "The operators' tokens", { listTokens }),
   row('POST /tokens', 'Create a token; only this response shows it', { createToken }),
   row('DELETE /tokens/{id}', 'Revoke a token', { revokeToken }),
-  row('GET /traffic', "The clients' requests since the gateway started, and its state", { showTraffic }),
+  row('GET /traffic', "The clients' requests since the gateway started, and the state of the gateway", { showTraffic }),
   row('GET /traffic/minutes', 'The last hour by minute', { showMinutes }),
   row('GET /doctor', 'Check what the gateway depends on', { doctor: checkAll }),
   row('GET /usage', 'The usage of all keys by day', { listUsage }),
-  row('GET /backup', 'A page of all data that cannot be recreated', { backUp }),
+  row('GET /backup', 'One page of a backup of all data that cannot be recreated', { backUp }),
   row('POST /backups', 'Record that a backup is complete', { noteBackup }),
   row('POST /restore', 'Restore the missing keys and plan fields of a backup page', { restore }),
 ];

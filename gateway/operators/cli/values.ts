@@ -50,7 +50,7 @@ export function wantedTag(text: string, before?: string): string {
 
 export const TAG_FILTER = [
   '--tag <name=value>',
-  'only for keys with this tag; if repeated, keys must have all of the tags',
+  'limit to keys with this tag; if repeated, keys must have all of the tags',
 ] as const;
 
 /** The option --reason. The session sends it with each change. */

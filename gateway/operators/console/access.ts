@@ -100,8 +100,8 @@ export function LogIn({ why, onDone }: { why: string; onDone(): void }) {
           <input id="token" ref=${token} type="password" autocomplete="off" spellcheck=${false} required
             aria-describedby="token-hint" />
           <span id="token-hint" class="note">
-            <code>ADMIN_TOKEN</code> or the content of <code>DATA_DIR/admin-token</code>. It stays in this
-            tab until you log out or close it.
+            <code>ADMIN_TOKEN</code> or the content of <code>DATA_DIR/admin-token</code>. The token stays in
+            this tab until you log out or close the tab.
           </span>
         </div>
         <div class="field">

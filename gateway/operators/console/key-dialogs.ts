@@ -14,7 +14,7 @@ import { planInWords, toIso, toLocal } from './words.ts';
 const numberOf = (text: string | undefined): number | null =>
   text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : null;
 
-/** The fields for a duration. The first one has its name in the admin API. */
+/** The fields for a duration. @param name the name of the first one, as in the admin API */
 const lengthFields = (name: string, label: string, value: string): FieldSpec[] => [
   { name, label, value, type: 'number', maxlength: 10 },
   { name: 'unit', label: 'Unit', options: Object.entries({ 60: 'minutes', 3600: 'hours', 86400: 'days' }) },
@@ -157,7 +157,7 @@ export function askToReset({ id, name }: KeyView): void {
   ask({
     title: `Reset the limits of ${name}?`,
     content: html`<p>The key gets a fresh start: its requests per minute and per day are all available again, any ban is lifted, and its place in line, its strikes and its series of bans are cleared.</p>
-      <p>Lifting the ban alone would not restore used requests. The counts of admitted and refused requests are kept.</p>`,
+      <p>Lifting a ban alone does not restore used requests. The counts of admitted and refused requests are kept.</p>`,
     fields: [whyField],
     confirm: 'Reset limits',
     act: ({ reason }) => callApi('POST', `${keyPath(id)}/reset`, { body: {}, reason }),

@@ -162,7 +162,7 @@ function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
   `;
 }
 
-/** Says when requests of the key work again. The key's current state shows this, as it may have changed since. */
+/** Says when requests of the key work again, by the key's current state, which may have changed since the refusal. */
 function Again({ at, keyId, outcome }: { at: string; keyId: string; outcome: RequestView['outcome'] }) {
   const { value: key, fault } = usePolled<KeyView>(keyPath(keyId), 10_000);
   if (fault instanceof ApiError && fault.status === 404) return 'The key has been revoked since.';

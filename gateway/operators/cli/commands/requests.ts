@@ -205,7 +205,7 @@ async function followRequests(
   let open = new Map<string, number>();
   let missing = '';
 
-  /** Returns new requests, the oldest first. */
+  /** Returns new requests, oldest first. */
   async function next(asked: Filters, isFirst: boolean): Promise<RequestView[]> {
     const found: RequestView[] = [];
     const [wanted, stillOpen] = [new Set(open.keys()), new Map<string, number>()];

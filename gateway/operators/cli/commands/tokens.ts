@@ -18,7 +18,7 @@ export function add(program: Command, session: Session): void {
     .option(...REASON)
     .notes(`
 A viewer can read everything and change nothing. An operator can also change keys, bans and plans. An admin can also
-create and revoke tokens. Use the token as ADMIN_TOKEN, or enter it in the console.
+create and revoke tokens, and restore backups. Use the token as ADMIN_TOKEN, or enter it in the console.
 
 Examples:
   ctl tokens create --name ann --role viewer
