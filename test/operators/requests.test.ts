@@ -110,7 +110,7 @@ function expectAddressLimit(view: RequestView | undefined, retryTime: number) {
   expect(view?.reason).toBe(`${why} The client could retry at ${view?.retryAt?.replace(/\.\d+Z$/, 'Z')}.`);
   expect(Math.abs(Date.parse(view?.retryAt ?? '') - retryTime)).toBeLessThan(3_000);
   expect(view?.advice).toBe(
-    'Check its earlier requests: they have no valid key, or read the limits or the reference too often.',
+    'Check its earlier requests: they have no valid key, or they read the limits or the reference too often.',
   );
 }
 
