@@ -1,21 +1,21 @@
 import type { ActivityAnswer, ActivityView, TrialAnswer, UsageAnswer, UsageOfKey, UsageSum } from './api/answers.ts';
 
 /**
- * Code that the console and the command line share. It merges responses that arrive in parts, because one call checks a
- * limited number of records, and describes values in words. Browsers load it too.
+ * Code shared by the console and the command line: it merges paged responses, and describes values in words. Browsers
+ * load it too.
  */
 
-/** The User-Agent of the command line, by which the audit log distinguishes it from programs. */
+/** The command line's User-Agent, which distinguishes it from other programs in the audit log. */
 export const CTL = 'ctl';
 
 type Ask<T> = (path: string) => Promise<T>;
 
-/** Where the next part starts; undefined after the last one. */
+/** One part of a paged response. `next` is undefined in the last one. */
 export interface Part {
   readonly next?: string | number | undefined;
 }
 
-/** Iterates over the parts of a response. @param asked the query of the first one */
+/** Iterates over the parts of a response. @param asked the query of the first call */
 export async function* partsOf<T extends Part>(
   ask: Ask<T>,
   path: string,
@@ -30,7 +30,10 @@ export async function* partsOf<T extends Part>(
   }
 }
 
-/** Returns the first part that has entries, or the last one, because one call may find none among many records. */
+/**
+ * Returns the first part with entries, or the last part if all are empty. One call checks a limited number of records,
+ * and it is possible that none of them match.
+ */
 export async function firstFilled<T extends Part>(
   ask: Ask<T>,
   path: string,
@@ -48,7 +51,7 @@ export async function firstFilled<T extends Part>(
 /** The maximum number of entries that one call may return. */
 const MOST_A_CALL = 1_000;
 
-/** Reads entries of the audit log, the newest first, until enough were found or the log ends. */
+/** Reads entries of the audit log, newest first, until it has `most` of them or the log ends. */
 export async function readEntries(
   ask: Ask<ActivityAnswer>,
   asked: Readonly<Record<string, string>>,
@@ -65,7 +68,7 @@ export async function readEntries(
   }
 }
 
-/** Sums the usage of keys, by key or by the value of a tag, the largest first. */
+/** Sums usage by key or by the value of a tag, largest sum first. */
 export async function readUsage(
   ask: Ask<UsageAnswer>,
   asked: Readonly<Record<string, string>>,
@@ -79,7 +82,7 @@ export async function readUsage(
   return { keptFrom, rows: [...ofKeys.sort(largestFirst), ...addUp(sums)] };
 }
 
-/** Adds up sums by the value of a tag, the largest first, because each response sums only the keys that it checked. */
+/** Merges the sums of several responses by the value of a tag, largest sum first. */
 export function addUp(sums: Iterable<UsageSum>): UsageSum[] {
   const totals = new Map<string | undefined, UsageSum>();
   for (const { value, keys, admitted, refused } of sums) {
@@ -96,7 +99,7 @@ const largestFirst = (a: Omit<UsageSum, 'keys'>, b: Omit<UsageSum, 'keys'>): num
 export type Trial = Omit<TrialAnswer, 'next'> & { readonly isWhole: boolean };
 
 /**
- * Reports what other limits of a plan would have refused, the largest first.
+ * Reports, by key, how much other limits of a plan would have refused, most refusals first.
  * @param most the maximum number of parts to read
  */
 export async function readTrial(ask: Ask<TrialAnswer>, plan: string, most = Number.POSITIVE_INFINITY): Promise<Trial> {
@@ -123,8 +126,8 @@ export interface RunningBan {
 const ORDINALS = ['first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seventh', 'eighth', 'ninth', 'tenth'];
 
 /**
- * Formats what follows `banned until`, such as `14:05 (in 3 min), second ban in a row, refused 1,204 since`. Only bans
- * by the limiter are counted in a row.
+ * Formats the text after `banned until`, such as `14:05 (in 3 min), second ban in a row, refused 1,204 since`. Only
+ * bans by the limiter count as bans in a row.
  * @param until the time in the reader's format
  */
 export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: RunningBan, until: string): string {
@@ -161,20 +164,20 @@ function shortLength(seconds: number): string {
   return `${count} ${short}`;
 }
 
-/** Whether TZ names a zone that this machine lacks, so that times are in UTC. */
+/** Whether times are in UTC because this machine does not know the zone in TZ. */
 export const isZoneUnknown = (): boolean =>
   [undefined, 'Etc/Unknown'].includes(new Intl.DateTimeFormat().resolvedOptions().timeZone) &&
   new Date().getTimezoneOffset() === 0;
 
 const TIME = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
 
-/** Splits a text, and formats the UTC times in it for its reader. */
+/** Splits a text at the UTC times in it, and formats these with `show`. */
 export const withTimes = <T>(text: string, show: (time: string) => T): (T | string)[] =>
   text.split(TIME).map((part) => (TIME.test(part) ? show(part) : part));
 
 const PARTS = ['decision', 'waiting', 'core', 'sending'] as const;
 
-/** Describes how long each part of a request took; undefined if it reached none. @param write formats a duration */
+/** Describes how long each part of a request took; undefined if none is known. @param write formats a duration */
 export function timesInWords(
   times: { readonly [part in (typeof PARTS)[number]]?: number | undefined },
   write: (ms: number) => string,
@@ -183,16 +186,16 @@ export function timesInWords(
   return parts.length === 0 ? undefined : parts.join(', ');
 }
 
-/** A key, whole or as redacted in a log: the id, and the rest. */
+/** A key, either whole or redacted as in logs. Its groups are the id and the rest. */
 const KEY = /as_([0-9A-Za-z]{12})(?![0-9A-Za-z])(_[0-9A-Za-z]*)?/;
-/** The secret of a key with its check, but without the id. */
+/** The secret of a key with its checksum, without the id. */
 const BARE_SECRET = /(?<![0-9A-Za-z])[0-9A-Za-z]{38}(?![0-9A-Za-z])/;
-/** A key id in a log line, whose other members are not needed. */
+/** The key id in a log line. */
 const KEY_ID = /"keyId":"([0-9A-Za-z]{12})"/;
 
 /**
- * Extracts what to search for from pasted text: reduces a key to its public id, and a log line to the id
- * of its key. The text is empty if there is nothing to search for.
+ * Reduces pasted text to what may be sent in a search: a key to its public id, and a log line to the key id in it. The
+ * secret of a key without its id becomes an empty text.
  */
 export function searchText(pasted: string): { readonly text: string; readonly hadSecret: boolean } {
   const [, id, rest = ''] = KEY.exec(pasted) ?? [];

@@ -9,15 +9,15 @@ import { etagOf, isCurrent, safetyHeaders } from '../static-file.ts';
 import { addressOf, type PageName, TITLES } from './console/page-names.ts';
 
 /**
- * Serves what browsers open on the operators' listener: the console with its files and libraries, and the operators'
- * documents as HTML.
+ * Serves the pages of the admin listener: the console with its files and libraries, and the operators' documents as
+ * HTML.
  */
 
 const FOLDER = join(import.meta.dirname, 'console');
 
 const installed = (specifier: string): string => fileURLToPath(import.meta.resolve(specifier));
 
-/** Files of packages. A module that imports `specifier` gets the file. */
+/** Files outside the console's folder. In browsers, an import of `specifier` loads the file. */
 const LIBRARIES: readonly { readonly name: string; readonly specifier?: string; readonly from: string }[] = [
   { name: 'preact.js', specifier: 'preact', from: installed('preact') },
   { name: 'preact-hooks.js', specifier: 'preact/hooks', from: installed('preact/hooks') },
@@ -44,14 +44,14 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 /**
- * The pages and their files, the runbook and the documents to which it links. They contain no data, so the listener
- * serves them without a token: a page requests its data with the token that the operator types in, and a browser that
- * follows an alert's link has no token to send.
- * @throws the system's error when the folder cannot be read
+ * The routes of the console, the runbook and the documents that the runbook links to. They contain no data, so they
+ * need no token: a page fetches its data with the token that the operator enters, and a browser that follows a link in
+ * an alert has none to send.
+ * @throws the system's error if the folder cannot be read
  */
 export function pageRoutes(): ServiceRoute<unknown, unknown>[] {
   const page = join(FOLDER, 'index.html');
-  // The pages all serve the same file, whose script shows the page, or for other addresses “No such page”.
+  // All pages are the same file. Its script shows the page for the URL, or “No such page”.
   const pages = (Object.keys(TITLES) as PageName[]).filter((name) => name !== 'nowhere');
   const files = readdirSync(FOLDER).filter((name) => extname(name) in TYPES && name !== 'index.html');
   return [
@@ -67,7 +67,7 @@ export function pageRoutes(): ServiceRoute<unknown, unknown>[] {
 const routeOf = (path: string, file: string, status = 200): ServiceRoute<unknown, unknown> =>
   textRoute('console', path, TYPES[extname(file)] as string, () => forBrowser(file), status);
 
-/** Returns a source without types. Imports of libraries become paths, because browsers cannot resolve package names. */
+/** Returns a file without types. Imports become paths, because browsers cannot resolve package names. */
 async function forBrowser(path: string): Promise<string> {
   const source = extname(path) === '.ts' ? await withoutTypes(path) : readFileSync(path, 'utf8');
   return source
@@ -90,8 +90,8 @@ async function withoutTypes(path: string): Promise<string> {
 }
 
 /**
- * The types are stripped in a separate process: Node loads its TypeScript compiler for that, which would take up 25 MB
- * of this process permanently.
+ * Strips types in a separate process, because Node's TypeScript compiler would take up 25 MB of this process
+ * permanently.
  */
 async function stripTypes(): Promise<Record<string, string>> {
   const own = readdirSync(FOLDER).map((name) => join(FOLDER, name));
@@ -110,7 +110,7 @@ const STRIP = `
 const DOCUMENTS_FOLDER = join(import.meta.dirname, '../../deploy');
 const STYLE = join(import.meta.dirname, 'runbook.css');
 
-/** The address of each document, and its name in the navigation. */
+/** The documents, with their paths and their names in the navigation. */
 const DOCUMENTS = [
   { file: 'RUNBOOK.md', path: '/runbook', name: 'Runbook' },
   { file: 'METRICS.md', path: '/runbook/metrics', name: 'Metrics' },
@@ -123,7 +123,7 @@ const DOCUMENTS = [
 type Document = (typeof DOCUMENTS)[number];
 
 /**
- * Renders a document with the same anchors as in a repository's web view.
+ * Renders a document with the same anchors as on GitHub.
  * @throws the system's error when it cannot be read
  */
 async function renderDocument({ file, name }: Document): Promise<string> {
@@ -163,7 +163,7 @@ function navigationFrom(current: string): string {
   return ['<a href="/">Console</a>', ...links].join('\n');
 }
 
-/** Makes a link to another document lead to its page. Links to files that are not served here are shown as text. */
+/** Renders a link. Links to other documents lead to their pages; links to files that have no page become text. */
 function link(
   this: { parser: { parseInline(tokens: Tokens.Generic[]): string } },
   { href, tokens }: Tokens.Link,
@@ -183,7 +183,7 @@ function targetOf(href: string): string | undefined {
 /** With trusted types and no allowed policy, the browser itself refuses to use any text as HTML or script. */
 const SAFETY = safetyHeaders("img-src 'self'", "require-trusted-types-for 'script'", "trusted-types 'none'");
 
-/** Serves a file for browsers without a token. It is read at the first request and kept in memory. */
+/** Serves a text to browsers, without requiring a token. It is read at the first request and kept in memory. */
 function textRoute(
   name: string,
   path: string,

@@ -23,10 +23,12 @@ export function createAccessToken(): { readonly id: string; readonly token: stri
   return { id, token, digest: digestOf(token).toString('hex') };
 }
 
-/** The id of a well-formed token; undefined for any other text, so that a malformed one costs no look-up. */
+/** The id of a well-formed token; undefined for any other text, so that a malformed token costs no lookup. */
 export const accessTokenId = (token: string): string | undefined => TOKEN.exec(token)?.[1];
 
-/** Whether a token has this digest, in hex. The comparison takes constant time. An empty token or digest never matches. */
+/**
+ * Whether a token has this digest, in hex. The comparison takes constant time. An empty token or digest never matches.
+ */
 export function hasDigest(token: string, digest: string): boolean {
   const expected = Buffer.from(digest, 'hex');
   const found = digestOf(token);
@@ -38,13 +40,13 @@ export const redactSecrets = (text: string): string => redact(redactApiKeys(text
 
 const digestOf = (token: string): Buffer => hash('sha256', token, 'buffer');
 
-/** The file in which a gateway keeps its generated token, and in which the command line finds it. */
+/** The file in which a gateway stores its generated token, for the command line to read. */
 export const tokenFile = (directory: string): string => join(directory, 'admin-token');
 
 /**
- * Reads the token kept in the folder. If there is none yet, creates one. If several processes start at once, the token of the
- * first one to link its file is used by all.
- * @throws {SettingsError} if the file holds no token, or none can be kept
+ * Reads the token stored in the folder. If there is none yet, creates one. If several processes start at the same time,
+ * all of them use the token of the first one to link its file.
+ * @throws {SettingsError} if the file does not contain a valid token, or a new one cannot be stored
  */
 export async function keptToken(directory: string): Promise<string> {
   const path = tokenFile(directory);
@@ -52,7 +54,7 @@ export async function keptToken(directory: string): Promise<string> {
   if (kept !== undefined) return kept;
   const made = randomBytes(32).toString('base64url');
   await writeUnlessThere(path, `${made}\n`).catch((fault: Error) => {
-    throw new SettingsError(`${path}: cannot store the operators' token there (${fault.message}). ${REMEDY}`);
+    throw new SettingsError(`${path}: cannot store the admin token (${fault.message}). ${REMEDY}`);
   });
   return (await readToken(path)) ?? made;
 }

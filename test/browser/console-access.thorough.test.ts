@@ -58,10 +58,10 @@ test('the login page explains a wrong token, and the wait after ten wrong ones',
   const other = await startStack();
   const { page, faults } = await visitConsole(browser, other);
   await logIn(page, 'wrong-token-of-the-tests');
-  await page.getByText('This is not the token of this gateway.').waitFor();
+  await page.getByText('This gateway does not accept this token.').waitFor();
   expect(await page.evaluate('sessionStorage.length')).toBe(0);
   await logIn(page, 'no header – carries this');
-  await page.getByText('This is not the token of this gateway.').waitFor();
+  await page.getByText('This gateway does not accept this token.').waitFor();
   const guesses = Array.from({ length: 9 }, () => send(`${other.adminUrl}/plans`, { key: randomUUID() }));
   expect((await Promise.all(guesses)).map(({ status }) => status)).toEqual(Array(9).fill(401));
   await logIn(page);
@@ -90,9 +90,9 @@ test('text entered by people is shown as text and never executed', async () => {
     expect(await rowOf(page, table, HOSTILE).innerText()).toContain(HOSTILE);
   }
   await rowOf(page, 'Bans', HOSTILE).getByRole('button').click();
-  await question(page).getByText(`Lift the ban of ${HOSTILE}?`).waitFor();
+  await question(page).getByText(`Lift the ban on ${HOSTILE}?`).waitFor();
   await confirm(page, 'Lift ban');
-  await page.getByText(`The ban of ${HOSTILE} has been lifted.`).waitFor();
+  await page.getByText(`The ban on ${HOSTILE} has been lifted.`).waitFor();
   await visit(page, `/console/key?id=${idOf(key)}`);
   await page.getByRole('button', { name: 'Revoke', exact: true }).click();
   await question(page).getByText(`Revoke ${HOSTILE}?`).waitFor();

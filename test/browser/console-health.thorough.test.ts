@@ -56,7 +56,7 @@ test('the Health page shows which core is down, since when and why, and the stat
   server.resume();
   await expect.poll(() => checks.innerText(), PATIENCE).toMatch(isGood);
   await server.stop();
-  await redis.getByText('Away', { exact: true }).waitFor(PATIENCE);
+  await redis.getByText('Disconnected', { exact: true }).waitFor(PATIENCE);
   expect(faults.filter((fault) => !fault.startsWith('Failed to load resource'))).toEqual([]);
 });
 
@@ -65,11 +65,13 @@ test('the Health page shows which workers are serving, and that its numbers cove
   const { page } = await openConsole(browser, workers as unknown as Stack, '/console/health');
   await page.getByText('The numbers cover 2 of 2 workers of this gateway').waitFor(PATIENCE);
   const [first = 0, second = 0] = workers.pids();
-  await rowOf(page, 'Workers', String(first)).getByText('Serves').waitFor();
-  await rowOf(page, 'Workers', String(second)).getByText('Serves').waitFor();
+  await rowOf(page, 'Workers', String(first)).getByText('Running', { exact: true }).waitFor();
+  await rowOf(page, 'Workers', String(second)).getByText('Running', { exact: true }).waitFor();
   expect((await shortcomings(page)).found).toEqual([]);
   process.kill(first, 'SIGKILL');
   await rowOf(page, 'Workers', String(first)).waitFor({ state: 'detached', ...PATIENCE });
   await untilServing(workers, 2);
-  await expect.poll(() => page.getByRole('table', { name: 'Workers' }).getByText('Serves').count(), PATIENCE).toBe(2);
+  await expect
+    .poll(() => page.getByRole('table', { name: 'Workers' }).getByText('Running', { exact: true }).count(), PATIENCE)
+    .toBe(2);
 });

@@ -272,7 +272,7 @@ test('the limits of a key are reset with a reason', async () => {
   await badge(page, 'Banned');
   await press(page, 'Reset limits');
   await question(page).getByText('its requests per minute and per day are all available again').waitFor();
-  await question(page).getByText('Lifting a ban does not restore used requests.').waitFor();
+  await question(page).getByText('Lifting a ban alone does not restore used requests.').waitFor();
   expect((await shortcomings(page)).found).toEqual([]);
   await question(page).getByLabel('Why?').fill('their loop is fixed');
   await confirm(page, 'Reset limits');

@@ -57,8 +57,8 @@ test('the console shows an outage of Redis, rejected plan values, and the loss o
   await server.stop();
   // Without client requests, only failed reads of keys and plans show the outage.
   await state.getByText('Redis is not connected. The data on this page is out of date.').waitFor(PATIENCE);
-  await shows(/Redis is away[\s\S]*Decisions are local[\s\S]*Since \d\d:\d\d/);
-  // Data that was read before the outage stays visible, with a note that it is out of date.
+  await shows(/Redis is unavailable[\s\S]*Decisions are local[\s\S]*Since \d\d:\d\d/);
+  // Data that was read before stays visible, with a note that it is old.
   await page.getByText('Not up to date: Redis is not connected.').first().waitFor();
   await rowOf(page, 'In force', 'Free').getByText('61', { exact: true }).waitFor();
   for (const path of ['/console/keys', '/console/bans', `/console/key?id=${idOf(key)}`]) {
@@ -72,7 +72,7 @@ test('the console shows an outage of Redis, rejected plan values, and the loss o
   expect(ofThePage(faults)).toEqual([]);
 
   await stack.stop();
-  await shows(/No answer[\s\S]*Since \d\d:\d\d/);
+  await shows(/No response[\s\S]*Since \d\d:\d\d/);
   expect(ofThePage(faults)).toEqual([]);
 });
 
@@ -99,7 +99,7 @@ test('a value of the wrong type in Redis is named, and Redis is not reported as 
   await redis.set('gateway:activity', 'foo');
   await state.getByText(/^They were last read \d+\.\d s ago\./).waitFor(PATIENCE);
   expect((await stack.admin('GET', '/activity')).json).toMatchObject({ message: why('gateway:activity') });
-  await page.getByText('Redis is away').waitFor({ state: 'detached' });
+  await page.getByText('Redis is unavailable').waitFor({ state: 'detached' });
 });
 
 test('a single request without a response does not change the state that is shown', async () => {

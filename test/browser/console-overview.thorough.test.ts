@@ -97,7 +97,7 @@ test("the Health page shows the core's state and the plan values that are not in
   const { page, faults } = await openConsole(browser, stack, '/console/health');
   await rowOf(page, 'Checks', 'core http').getByText('Good').first().waitFor();
   await rowOf(page, 'Checks', 'plan table').getByText('every value is in force').waitFor();
-  await page.getByText('1 process serves').waitFor();
+  await page.getByText('1 process running').waitFor();
   await stack.admin('PATCH', '/plans/pro', { mode: 'shadow' });
   await page.getByRole('button', { name: 'Check again' }).click();
   const row = rowOf(page, 'Checks', 'pro is in shadow mode');

@@ -98,7 +98,7 @@ test('a part that stops responding is never reported as healthy until it respond
   signalAll(gateway.child.pid as number, 'SIGSTOP');
   try {
     await sleep(HUNG_MS);
-    expect(await banner.innerText()).toMatch(/No answer[\s\S]*Since \d\d:\d\d/);
+    expect(await banner.innerText()).toMatch(/No response[\s\S]*Since \d\d:\d\d/);
   } finally {
     signalAll(gateway.child.pid as number, 'SIGCONT');
   }

@@ -56,7 +56,7 @@ test(
     expect(await findingsOn(stack, `requests to core ${origin}`)).toEqual([
       expect.objectContaining({
         status: 'good',
-        found: expect.stringMatching(/^0 of at most 2048 in progress, 0 waiting; the last answer took \d+ ms$/),
+        found: expect.stringMatching(/^0 of at most 2048 in progress, 0 waiting; the last response took \d+ ms$/),
       }),
     ]);
 

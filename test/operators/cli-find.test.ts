@@ -120,7 +120,7 @@ test('an irreversible command never affects a key that has the id of a revoked k
     expect(await ctl(stack, 'keys', ...words, '--yes')).toMatchObject({
       code: 3,
       out: '',
-      err: `Note: No key has the id ${revoked}. It is the name of the key ${other}.\nThere is no such key.\n`,
+      err: `Note: no key has the id ${revoked}, but it is the name of the key ${other}.\nThere is no such key.\n`,
     });
   expect(await viewOf(stack, other)).toMatchObject({ state: 'active', secrets: [{ id: secret?.id }] });
 });
@@ -191,7 +191,7 @@ test('secrets and tokens are found by their names, as keys are', async () => {
   const before = (await activityOf(stack)).length;
   for (const [words, code, why] of [
     [['tokens', 'revoke', 'ann'], 3, 'No token has the id or name “ann”.'],
-    [['tokens', 'revoke', token.id], 3, `Note: No token has the id ${token.id}. It is the name of the token `],
+    [['tokens', 'revoke', token.id], 3, `Note: no token has the id ${token.id}, but it is the name of the token `],
     [
       ['keys', 'secrets', 'revoke', id, 'twi'],
       3,

@@ -73,7 +73,7 @@ test('zsh completes commands, options and their values', async () => {
     expect(first).toBe('completes _animal_store_ctl ctl animal-store');
     return rest;
   };
-  expect(await offered('keys', '')).toEqual(expect.arrayContaining(['list:list keys, the newest first']));
+  expect(await offered('keys', '')).toEqual(expect.arrayContaining(['list:list keys, newest first']));
   expect(await offered('keys', 'create', '')).toEqual(
     expect.arrayContaining(["--minute:its own limit of requests per minute, instead of the plan's"]),
   );

@@ -236,5 +236,5 @@ test('while Redis refuses writes, a gateway that answers is not reported as sile
   await eventually(missing).toEqual(['the gateways registered in Redis']);
   const { findings } = (await here.admin('/doctor')).json as DoctorAnswer;
   const found = findings.filter(({ about }) => /^(other gateways|gateway )/.test(about));
-  expect(found).toMatchObject([{ about: 'other gateways', status: 'unknown', found: 'cannot be asked' }]);
+  expect(found).toMatchObject([{ about: 'other gateways', status: 'unknown', found: 'cannot be queried' }]);
 });

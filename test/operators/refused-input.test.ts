@@ -27,8 +27,8 @@ const ROWS: readonly Row[] = [
   ...bodies(
     'POST',
     '/keys',
-    [{ name: 'a', plan: 'free', expiresAt: '2020-01-01T00:00:00Z' }, 'must lie in the future'],
-    [{ name: 'a', plan: 'free', expiresAt: '9999-12-31T00:00:00Z' }, 'must lie in the future, before 2255'],
+    [{ name: 'a', plan: 'free', expiresAt: '2020-01-01T00:00:00Z' }, 'must be in the future'],
+    [{ name: 'a', plan: 'free', expiresAt: '9999-12-31T00:00:00Z' }, 'must be in the future, before 2255'],
     [{ name: 'a', plan: 'free', expiresAt: 'soon' }, 'must be an RFC 3339 time like 2026-11-25T14:05:00Z'],
   ),
   ...bodies(
@@ -39,7 +39,7 @@ const ROWS: readonly Row[] = [
     [{ minute: 'many' }, 'minute must be a whole number'],
     [{ disabled: 'yes' }, 'disabled must be true or false'],
     [{ expiresAt: 'soon' }, 'expiresAt must be an RFC 3339 time like 2026-11-25T14:05:00Z'],
-    [{ expiresAt: '2300-01-01T00:00:00Z' }, 'expiresAt must lie between 1970 and 2255'],
+    [{ expiresAt: '2300-01-01T00:00:00Z' }, 'expiresAt must be between 1970 and 2255'],
     [{ name: '\ud800' }, 'name must be well-formed Unicode'],
     [{ secret: 'mine' }, '"secret" is not known'],
   ),
@@ -54,7 +54,7 @@ const ROWS: readonly Row[] = [
     [{ name: 'a', networks: ['10.1.2.3/8'] }, NETWORKS],
     [{ name: 'a', networks: ['example.com'] }, NETWORKS],
     [{ name: 'a', networks: Array(21).fill('10.0.0.1') }, 'networks must have at most 20 entries'],
-    [{ name: 'a', expiresAt: '2020-01-01T00:00:00Z' }, 'expiresAt must lie in the future'],
+    [{ name: 'a', expiresAt: '2020-01-01T00:00:00Z' }, 'expiresAt must be in the future'],
     [{ name: 'a', secret: 'mine' }, '"secret" is not known'],
   ),
   ...bodies(

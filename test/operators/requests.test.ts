@@ -58,7 +58,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
     const retryAfter = Number(refused.headers['retry-after']);
     const why = await one(stack, refused.id);
     expect(why).toMatchObject({ ...common, status: 429, code: 'rate_limit_exceeded', outcome: 'refused' });
-    const sentence = /^The key had used up its limit of 1 request per day\. It could retry at (\S+)\.$/.exec(
+    const sentence = /^The key had used up its limit of 1 request per day\. The client could retry at (\S+)\.$/.exec(
       why?.reason ?? '',
     );
     expect(Math.abs(Date.parse(sentence?.[1] ?? '') - Date.now() - 1_000 * retryAfter)).toBeLessThan(3_000);
@@ -107,10 +107,10 @@ const retryTimeIn = ({ headers }: Answer) => Date.now() + 1_000 * Number(headers
 /** Expects the refusal to be attributed to the limit of its address, with the retry time from Retry-After. */
 function expectAddressLimit(view: RequestView | undefined, retryTime: number) {
   const why = 'Within a minute, the address 127.0.0.1 has sent too many requests that do not count against a key.';
-  expect(view?.reason).toBe(`${why} It could retry at ${view?.retryAt?.replace(/\.\d+Z$/, 'Z')}.`);
+  expect(view?.reason).toBe(`${why} The client could retry at ${view?.retryAt?.replace(/\.\d+Z$/, 'Z')}.`);
   expect(Math.abs(Date.parse(view?.retryAt ?? '') - retryTime)).toBeLessThan(3_000);
   expect(view?.advice).toBe(
-    'Check its earlier requests: they have no valid key, or read the limits or the reference too often.',
+    'Check its earlier requests: they have no valid key, or they read the limits or the reference too often.',
   );
 }
 
@@ -313,7 +313,7 @@ describe('with two gateways of two workers each', async () => {
       expect(new Set(partial.requests.map(({ gateway }) => gateway.pid)).size).toBe(2);
       const { code, out, err } = await ctl(here, 'requests', '--limit', '1');
       expect([code, out]).toEqual([0, expect.stringMatching(/^id {16}\S+$/m)]);
-      expect(err).toMatch(/^Note: these did not answer, so their requests are missing: .+\.$/m);
+      expect(err).toMatch(/^Note: these gateways did not respond, so their requests are missing: .+\.$/m);
       expect(err).toContain(String(there.child.pid));
       // The list waits for the hanging gateway only once, so it lacks the refusals by the ban.
       expect(partial.requests[0]?.keyBan).not.toHaveProperty('banRefused');

@@ -64,7 +64,7 @@ test('a restore with a body that is too large is refused', async () => {
   expect([status, json]).toEqual([413, expect.objectContaining({ code: 'payload_too_large', status: 413 })]);
 });
 
-const SHAPE = 'It must be { id, createdAt, fields }, with the id of a key and fields that are strings.';
+const SHAPE = 'It must be { id, createdAt, fields }, with a valid key id and string fields.';
 const UNREADABLE = 'One of its secrets cannot be read.';
 const BAD: readonly (readonly [unknown, string])[] = [
   [null, SHAPE],

@@ -20,11 +20,11 @@ import { orUnclaimed } from './keys.ts';
 import { type Operator, operation, who } from './operation.ts';
 import { choice } from './values.ts';
 
-/** Decides who may call the operators' listener, and manages the operators' tokens. */
+/** Decides who may call the admin listener, and manages the operators' tokens. */
 
 const NOBODY: Operator = { name: undefined, role: undefined, tokenId: undefined };
 
-/** How long a token works without the store after it was last verified. */
+/** How long after its last verification a token still works while the store is unavailable. */
 const REMEMBERED_MS = 15 * 60_000;
 
 /** The number of different wrong tokens that an address may send per minute. */
@@ -50,15 +50,15 @@ interface OperatorsAccessOptions {
 }
 
 /**
- * The shared token has every right. A named token has those of its role. Two kinds of attackers are kept out: other web
- * sites, whose pages can make an operator's browser send requests here, and clients that guess tokens. There is no
- * CORS: a page of another site cannot read the responses.
+ * The shared token has all rights, a named token those of its role. Two kinds of attackers are kept out: other web
+ * sites, whose pages can make an operator's browser send requests here, and clients that guess tokens. Responses have
+ * no CORS headers, so that a page of another site cannot read them.
  */
 export class OperatorsAccess implements Access<Operator> {
   readonly #options: OperatorsAccessOptions;
   readonly #isLocal: boolean;
   readonly #guesses = new AddressAllowance(systemClock, WRONG_TOKENS);
-  /** The last wrong tokens of each address, as digests: a wrong token that is sent again does not count again. */
+  /** The last wrong tokens of each address, as digests: a wrong token counts only once. */
   readonly #wrong = boundedMap<string, true>(MAX_WRONG);
   readonly #verified = new LRUCache<string, OperatorToken>({ max: MAX_TOKENS, ttl: REMEMBERED_MS });
 
@@ -97,7 +97,7 @@ export class OperatorsAccess implements Access<Operator> {
   /** @throws {HttpError} 403 */
   #refuseOtherSites(request: IncomingMessage): void {
     if (this.#isLocal && !namesLoopback(request.headers.host))
-      throw new HttpError('forbidden', 'This listener is bound to loopback and accepts no other host name.');
+      throw new HttpError('forbidden', 'This listener is bound to loopback and accepts only loopback host names.');
     if (!SAFE_METHODS.has(request.method ?? '') && !isSameOrigin(request))
       throw new HttpError('forbidden', 'Pages of other origins cannot change anything here.');
   }
@@ -189,7 +189,7 @@ export const whoAmI = operation({ answer: CallerAnswer }, async ({ caller: { nam
   role: role ?? 'viewer',
 }));
 
-/** Lists the tokens without their digests, the oldest first. The shared token is not among them. */
+/** Lists the tokens without their digests, oldest first. The shared token is not among them. */
 export const listTokens = operation({ answer: TokensAnswer }, async ({ deps }) => {
   const tokens = [...(await deps.tokens.list())].map(([id, { digest: _digest, ...token }]) => ({ id, ...token }));
   return { tokens: tokens.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1)) };

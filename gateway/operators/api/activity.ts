@@ -11,7 +11,7 @@ import { shownTime } from './key-view.ts';
 import { type About, type AdminDependencies, operation } from './operation.ts';
 import { choice, cursor, period, periodIn, wholeNumber, word } from './values.ts';
 
-/** Builds the entries of the audit log, and lists them. */
+/** Builds and lists the entries of the audit log. */
 
 /** Builds an entry. Secrets that were put into a name by mistake are redacted. */
 export const entry = (
@@ -70,7 +70,7 @@ const ActivityQuery = z.object({
 });
 
 /**
- * Lists who did what, when and why, the newest entry first. `after` is the `next` of a previous answer. With `actor`,
+ * Lists who did what, when and why, newest entry first. `after` is the `next` of a previous response. With `actor`,
  * `action`, `target`, `from` or `to`, only matching entries are listed. One call checks a few thousand entries, so a
  * page can be short and still have a `next`.
  */
@@ -102,7 +102,7 @@ async function isAbout(entry: RecordedActivity, target: string, nameOf: NameOf):
 /** The id of the key if the target is a secret, such as `id/secret`; otherwise, the target itself. */
 const idIn = ({ target }: RecordedActivity): string => target.split('/', 1)[0] as string;
 
-/** The name that a key or a token has after a change, or had before it, according to the entry. */
+/** The name of a key or a token that an entry records: the new one or, if there is none, the old one. */
 function nameIn({ action, changes }: RecordedActivity): string | undefined {
   const named = /^(?:key|token)\./.test(action) ? changes.find(({ field }) => field === 'name') : undefined;
   return named?.to ?? named?.from;
@@ -112,7 +112,7 @@ type NameOf = (entry: RecordedActivity) => Promise<string | undefined>;
 
 /**
  * Finds the current names of tokens, and the names of keys, including keys revoked in the last 36 days. Each name is
- * looked up once per answer. Without the store, the log is shown without these names.
+ * looked up once per response. While the store is unavailable, the log is shown without these names.
  */
 function targetNames({ tokens, keys }: AdminDependencies): NameOf {
   const names = new Map<string, Promise<string | undefined>>();

@@ -11,8 +11,8 @@ import { type SeenCore, Totals, WorkersState } from '../../telemetry/state.ts';
 import { KEY_STATES } from './key-order.ts';
 
 /**
- * The answers of the admin API. Operations return these types, the OpenAPI document contains their schemas, and the
- * console and the command line use the types.
+ * The bodies of the admin API's responses. Operations return them, the OpenAPI document contains their schemas, and the
+ * console and the command line use their types.
  */
 
 const tags = z.record(z.string(), z.string());
@@ -54,7 +54,7 @@ export const KeySummary = z.object({
   banReason: z.string().optional(),
   /** How many requests the active ban has refused, as far as the gateways remember. */
   banRefused: count.optional(),
-  /** The number of bans in a row, up to the active or last one. Each is twice as long as the one before. */
+  /** The number of bans in a row, including the active or last one. Each is twice as long as the one before. */
   bans: count,
   /** The Retry-After that a request refused now would get: the time until the key's line is empty. */
   waitSeconds: count.optional(),
@@ -67,7 +67,7 @@ export const KeySummary = z.object({
 });
 export type KeySummary = z.infer<typeof KeySummary>;
 
-/** The active ban of a key, for answers that do not show the whole key. */
+/** The active ban on a key, for responses that do not describe the whole key. */
 export const BanView = KeySummary.pick({ bannedUntil: true, banReason: true, banRefused: true, bans: true });
 export type BanView = z.infer<typeof BanView>;
 
@@ -88,10 +88,11 @@ export type KeyView = z.infer<typeof KeyView>;
 export const KeysAnswer = z.object({ total: count, offset: count, keys: listOf(KeyView), next: nextOffset });
 export type KeysAnswer = z.infer<typeof KeysAnswer>;
 
-/** The only answer that shows the whole key. */
+/** A new key or a rotated one. `key` is the whole key, which no later response shows. */
 export const IssuedKey = KeyView.extend({ key: z.string() });
 export type IssuedKey = z.infer<typeof IssuedKey>;
 
+/** A new secret. `key` is the whole key, as above. */
 export const IssuedSecret = z.object({ id: z.string(), key: z.string() });
 export type IssuedSecret = z.infer<typeof IssuedSecret>;
 
@@ -130,7 +131,7 @@ export const UsageOfKey = z.object({
   name: z.string(),
   plan: z.string(),
   tags: tags.optional(),
-  /** Without `banRefused`, because every page would then need a call to all gateways. */
+  /** Without `banRefused`, because that would need a query to all gateways for every page. */
   ban: BanView.optional(),
   admitted: count,
   refused: count,
@@ -172,7 +173,7 @@ export const RequestView = RequestReport.omit({ cursor: true, digest: true, faul
 });
 export type RequestView = z.infer<typeof RequestView>;
 
-/** `missing` names the workers and gateways that did not answer. */
+/** `missing` names the workers and gateways that did not respond. */
 export const RequestsAnswer = z.object({
   requests: listOf(RequestView),
   missing: listOf(z.string()),
@@ -212,7 +213,7 @@ export type TokenView = z.infer<typeof TokenView>;
 export const TokensAnswer = z.object({ tokens: listOf(TokenView) });
 export type TokensAnswer = z.infer<typeof TokensAnswer>;
 
-/** The only answer that shows the token. */
+/** A new token, which no later response shows. */
 export const IssuedToken = TokenView.omit({ createdAt: true }).extend({ token: z.string() });
 export type IssuedToken = z.infer<typeof IssuedToken>;
 
@@ -278,7 +279,7 @@ export type DoctorAnswer = z.infer<typeof DoctorAnswer>;
 
 const Answered = z.object({ at: time, ms: z.number() });
 
-/** How decisions are shared, according to the settings. */
+/** The kind of Redis that the gateway uses, according to the settings. */
 export const RedisMode = z.enum(['single', 'cluster', 'sentinel', 'embedded']);
 export type RedisMode = z.infer<typeof RedisMode>;
 
@@ -290,7 +291,7 @@ export const RedisView = z.object({
   /** When the last of them connected, or when the first of them lost its connection. */
   since: time.optional(),
   lastCall: Answered.optional(),
-  /** The 99th percentile of all calls since the start; null before the first. */
+  /** The 99th percentile of the durations of all calls since the start; null before the first call. */
   p99: z.number().nullable(),
   missedDeadlines: count,
 });
@@ -302,7 +303,7 @@ type CoreFault = NonNullable<SeenCore['lastFault']>['kind'];
 export const CoreView = z.object({
   origin: z.string(),
   /**
-   * The worst state that a process sees. `silent`: its requests go to other cores. `draining`: it was removed from
+   * The worst state that any process sees. `silent`: its requests go to other cores. `draining`: it was removed from
    * CORE_URL and is finishing its requests. `unproven`: it is the only core and has not answered a request yet.
    */
   state: z.enum(['out', 'silent', 'draining', 'up', 'unproven']),
@@ -311,11 +312,11 @@ export const CoreView = z.object({
   since: time,
   reason: z.string().optional(),
   inFlight: count,
-  /** How many of these are waiting for a connection. */
+  /** How many of the requests in flight are waiting for a connection. */
   waiting: count,
   /** The current limit of concurrent requests. */
   limit: count,
-  /** The last answer to a client's request; probes do not count. */
+  /** The last response to a client's request; probes do not count. */
   lastAnswer: Answered.optional(),
   lastFault: z.object({ at: time, kind: z.string() as unknown as z.ZodType<CoreFault> }).optional(),
 });
@@ -334,11 +335,11 @@ export const TrafficAnswer = z.object({
   modeSince: time,
   /** The worst current finding that is a fault or unknown; undefined if all is well. */
   health: SeenFinding.optional(),
-  /** All current findings that are faults or unknown, the worst first. */
+  /** All current findings that are faults or unknown, faults first. */
   findings: listOf(SeenFinding),
   /** Present only with WORKERS > 1. */
   workers: WorkersState.optional(),
-  /** How many processes serve clients. `cores` and `redis` show what these see; other gateways are not included. */
+  /** How many processes serve clients. `cores` and `redis` combine their views, without those of other gateways. */
   processes: count,
   cores: listOf(CoreView),
   redis: RedisView,

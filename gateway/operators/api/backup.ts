@@ -15,7 +15,7 @@ import { type About, type AdminDependencies, operation } from './operation.ts';
 import { applyChange } from './plans.ts';
 import { after, choice, cursorIn, refusingProto, time, wholeNumber } from './values.ts';
 
-/** The number of keys in one page, low enough that a page does not block Redis or this process. */
+/** The maximum number of keys per page. More could block Redis or this process. */
 const BACKUP_PAGE = 100;
 
 /** A page of keys is larger than the other request bodies of the admin API. A key can have a thousand fields. */
@@ -29,8 +29,8 @@ const CLOCK_TOLERANCE_SECONDS = 86_400;
 const BackupQuery = z.object({ limit: wholeNumber(1, BACKUP_PAGE).default(BACKUP_PAGE), after });
 
 /**
- * Returns a page of the data that cannot be recreated, the oldest keys first, and the time at which it was read. The
- * first page includes the plans in force, even if the table itself contains invalid values. `leftOut` lists keys that
+ * Returns a page of the data that cannot be recreated, oldest key first, and the time at which it was read. The first
+ * page includes the plans in force, even if the table itself contains invalid values. `leftOut` lists keys that
  * no restore would accept, and why.
  */
 export const backUp = operation(
@@ -40,7 +40,7 @@ export const backUp = operation(
     const at = toTime(await deps.keys.now());
     const plans = after === undefined ? { plans: await plansInForce(deps) } : {};
     const { keys, leftOut, next } = await deps.keys.export({ after, limit: query.limit });
-    // The list is checked again at the end, because keys that dropped out of it in the meantime are not in the pages.
+    // The list is checked again at the end, because the pages lack keys that dropped out of it in the meantime.
     if (after === undefined || next === undefined) await checkOrder(deps);
     return { at, ...plans, keys, leftOut, next: next && writeCursor(next) };
   },
@@ -90,9 +90,9 @@ interface Rejected {
 }
 
 /**
- * Restores those keys and plan fields of a page that no longer exist. Existing data is unchanged, except built-in plans.
- * It is therefore safe to send a page again, and to restore while clients are served. With `dryRun=true` nothing is
- * written, and the answer reports what would be restored.
+ * Restores the keys and plan fields of a page that are missing. Existing data is not changed, except plans that are
+ * still the built-in ones. It is therefore safe to send a page again, and to restore while clients are served. With
+ * `dryRun=true` nothing is written, and the response reports what would be restored.
  * @throws {HttpError} 409 for a page so old that revoked keys could work again, unless the query has `anyAge=true`
  */
 export const restore = operation(
@@ -134,8 +134,7 @@ function keysIn(given: readonly unknown[]): (BackedUpKey | Rejected)[] {
   return given.map((one) => {
     const id = shown((one as { id?: unknown } | null)?.id);
     const { success, data } = Key.safeParse(one);
-    if (!success)
-      return { id, reason: 'It must be { id, createdAt, fields }, with the id of a key and fields that are strings.' };
+    if (!success) return { id, reason: 'It must be { id, createdAt, fields }, with a valid key id and string fields.' };
     if (seen.has(id)) return { id, reason: 'The page has this key twice.' };
     seen.add(id);
     const { fields, createdAt = 0 } = data;
@@ -186,7 +185,7 @@ async function restorePlans(
   };
 }
 
-/** Shortens a text from the sender so that it fits in the answer. */
+/** Shortens a text from the sender, so that it fits in the response. */
 const shown = (text: unknown): string => (typeof text === 'string' ? text.slice(0, MOST_SHOWN) : '');
 
 const OLD_AFTER_SECONDS = 26 * 3_600;
@@ -212,7 +211,7 @@ type Stores = Pick<AdminDependencies, 'backups' | 'keys'>;
 
 /**
  * The time of the last complete backup in Unix seconds; 0 if there are keys but no backup.
- * @returns undefined if there is nothing to back up, or if the store does not answer
+ * @returns undefined if there is nothing to back up, or if the store does not respond
  */
 export async function lastBackup({ backups, keys }: Stores): Promise<number | undefined> {
   try {
@@ -227,7 +226,7 @@ export async function lastBackup({ backups, keys }: Stores): Promise<number | un
 export async function checkBackup(stores: Stores): Promise<CheckResult[]> {
   const last = await lastBackup(stores);
   const advice = 'Run: ctl backup > keys.jsonl. See GatewayBackupMissing in the runbook.';
-  // An empty store needs no backup, and a store that does not answer has its own finding.
+  // An empty store needs no backup, and a store that does not respond has its own finding.
   if (last === undefined) return [];
   if (last === 0) return [warning('backup', 'the keys have never been backed up', advice)];
   const found = `the last complete one was made at ${toTime(last * SECOND)}`;

@@ -24,8 +24,8 @@ import { operation } from './operation.ts';
 import { checkRequests, coresOf, shownRejected } from './traffic.ts';
 
 /**
- * Checks everything that the gateway depends on. It changes nothing, so it is always safe. `since` in a bad finding is
- * the time of the first of the consecutive checks that found it.
+ * Checks everything that the gateway depends on, and changes nothing. In a bad finding, `since` is the time of the
+ * first of the consecutive checks that reported it.
  */
 export const checkAll = operation({ answer: DoctorAnswer }, async ({ deps }) => {
   const { checkDependencies, planCache, traffic, health } = deps;
@@ -48,7 +48,7 @@ export const checkAll = operation({ answer: DoctorAnswer }, async ({ deps }) => 
 /** Workers report twice a second. */
 const SILENT_MS = 1_500;
 
-/** A worker that sends nothing may be hanging. The primary then kills it. */
+/** A worker that does not report may hang. If it stays silent, the primary kills it. */
 export const checkWorkers = (workers: WorkersState | undefined): CheckResult[] =>
   (workers?.each ?? []).flatMap(({ worker, pid, silentMs }) => {
     const about = `worker ${worker}`;
@@ -107,7 +107,7 @@ const KEYS_KEPT_MS = 60_000;
 const LIST_KEPT_MS = 2_000;
 const MOST_NAMED = 10;
 
-/** How long an answer waits for a check of all keys. A longer check continues, and a later answer shows its result. */
+/** How long a response waits for a check of all keys. A longer check continues, and a later response has its result. */
 const PATIENCE_MS = 1_500;
 
 interface Seen {
@@ -116,8 +116,8 @@ interface Seen {
 }
 
 /**
- * Wraps a slow check so that only one runs at a time, and its result is kept for a while. A good result is reused unless
- * keys have dropped out of the list. A bad one is not reused, so that a fix is visible at once.
+ * Wraps a slow check so that only one runs at a time, and its result is kept for a while. A good result is reused
+ * unless keys have dropped out of the list. A bad one is not reused, so that a fix is visible at once.
  * @returns undefined if the keys cannot be read
  */
 function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number) {
@@ -164,7 +164,7 @@ export async function checkKeys(keys: Keys): Promise<CheckResult[]> {
   return [fault('keys', 'cannot be read', advice)];
 }
 
-/** Reads the keys page by page, so that decisions run in between, up to one more than can be named. */
+/** Reads keys page by page, so that decisions run in between, until there are more bad keys than can be named. */
 async function readAll(keys: Keys): Promise<Seen> {
   const bad: KeyEntry[] = [];
   let total = 0;
@@ -181,7 +181,7 @@ async function readAll(keys: Keys): Promise<Seen> {
   return { total, findings: [...faults.slice(0, MOST_NAMED), more] };
 }
 
-/** Checks that the list has every key, because a key that is missing from it is also missing from backups. */
+/** Checks that the list has every key, because a key missing from the list is also missing from backups. */
 async function list(keys: Keys): Promise<Seen> {
   const total = await keys.count();
   const { length } = await keys.unlisted();
@@ -194,7 +194,6 @@ async function list(keys: Keys): Promise<Seen> {
 const hasFault = (key: KeyEntry): boolean => faultsOf(key).length > 0;
 
 function faultsOf(key: KeyEntry): CheckResult[] {
-  // Keys from before the first release are affected too: this version cannot read their secrets.
   const advice =
     'It was written by hand or by another version of the gateway. Issue a new key, then run ctl keys revoke <id>.';
   const unreadable = fault('keys', `${key.id} cannot be read, and its requests get 503`, advice);

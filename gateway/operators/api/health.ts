@@ -3,14 +3,14 @@ import { type CheckResult, isBad, unknown } from '../../check-result.ts';
 
 /** A dependency that does not answer within this time has the status unknown. */
 const KNOWN_WITHIN_MS = 3_000;
-/** How long the first answer waits for the first check. By default, orchestrators wait a second for an answer. */
+/** How long the first response waits for the first check. By default, orchestrators time out after a second. */
 const FIRST_WITHIN_MS = 700;
 const CHECK_EVERY_MS = 1_000;
-/** After these times, checks that read much run again: after a good result, and while one of them is bad. */
+/** How often expensive checks run: while all results are good, and while one of them is bad. */
 const SELDOM_MS = { good: 60_000, bad: 10_000 };
-/** After this long without a call, nobody counts as watching, and an idle gateway no longer probes a sole core. */
+/** Somebody counts as watching for this long after a call. Afterwards, an idle gateway no longer probes a sole core. */
 const WATCHED_WITHIN_MS = 5_000;
-/** Orchestrators check readiness less often than every five seconds, but usually at least every ten. */
+/** How long a readiness check keeps the checks running. Orchestrators usually check every five to ten seconds. */
 const ASKED_WITHIN_MS = 15_000;
 
 type Findings = Promise<readonly CheckResult[]> | readonly CheckResult[];
@@ -38,15 +38,15 @@ export async function answered(about: string, check: () => Findings): Promise<re
 }
 
 /**
- * Checks what the gateway depends on, once a second while its findings are requested. The console, readiness and the
- * doctor report these findings, so that they agree.
+ * Checks what the gateway depends on, once a second while somebody requests the findings. The console, readiness and
+ * the doctor all report these findings, so that they agree.
  */
 export class Health {
   readonly #checks: Readonly<Record<string, Check>>;
   readonly #seldom: Readonly<Record<string, () => Findings>>;
   readonly #findings = new FindingsSince();
   readonly #stopped = new AbortController();
-  /** The findings of each check that has answered. */
+  /** The last findings of each check. */
   readonly #found = new Map<string, readonly CheckResult[]>();
   /** The latest findings; empty while no checks run. */
   seen: readonly CheckResult[] = [];
@@ -60,8 +60,8 @@ export class Health {
 
   /**
    * @param checks quick checks by name
-   * @param seldom checks that read much: they run about once a minute while somebody is watching, and nothing waits for
-   *   them
+   * @param seldom expensive checks by name: they run about once a minute while somebody is watching, and nothing waits
+   *   for them
    */
   constructor(checks: Readonly<Record<string, Check>>, seldom: Readonly<Record<string, () => Findings>>) {
     this.#checks = checks;
@@ -76,12 +76,12 @@ export class Health {
     await this.#first;
   }
 
-  /** The findings that are faults or unknown, the worst first. Empty if all is well, or no checks run. */
+  /** The findings that are faults or unknown, faults first. Empty if all is well, or no checks run. */
   bad(): readonly CheckResult[] {
     return ['fault', 'unknown'].flatMap((status) => this.seen.filter((one) => one.status === status));
   }
 
-  /** Describes the worst finding, for readiness. A call keeps the checks running, except probes of a sole core. */
+  /** Describes the worst finding, for readiness. Each call keeps the checks running, except probes of a sole core. */
   async detail(): Promise<string | undefined> {
     this.#askedAt = performance.now();
     if (!this.#isChecking) this.#begin();
@@ -90,7 +90,7 @@ export class Health {
     return worst && `${worst.about} ${worst.found} (${worst.status} since ${worst.since}).`;
   }
 
-  /** Takes the findings of a check that runs seldom, also from the doctor, so that nothing contradicts its report. */
+  /** Records the findings of an expensive check. The doctor calls this too, so that nothing contradicts its report. */
   note(about: string, found: readonly CheckResult[]): void {
     if (!this.#isWatched || this.#seldom[about] === undefined) return;
     this.#found.set(about, found);
@@ -137,7 +137,7 @@ export class Health {
     const late = (about: string) => [silent(about, `did not answer within ${FIRST_WITHIN_MS / 1_000} s`)];
     const found = [
       ...Object.keys(this.#checks).flatMap((about) => this.#found.get(about) ?? late(about)),
-      // Without somebody watching they are not repeated, so they could be outdated.
+      // Expensive checks are repeated only while somebody is watching. Otherwise, their findings could be outdated.
       ...Object.keys(this.#isWatched ? this.#seldom : {}).flatMap((about) => this.#found.get(about) ?? []),
     ];
     this.seen = this.#findings.seen(found);
@@ -164,7 +164,7 @@ export class FindingsSince {
 
   /**
    * Adds the times to the findings of a check.
-   * @param known findings of another check that runs more often, whose times take precedence
+   * @param known findings of a more frequent check, whose times take precedence
    */
   seen(findings: readonly CheckResult[], known: readonly CheckResult[] = []): CheckResult[] {
     const now = new Date().toISOString();
@@ -182,5 +182,5 @@ export class FindingsSince {
   }
 }
 
-/** Identifies a finding. Its text is left out, because it can contain a number that changes. */
+/** Identifies a finding. Its text is left out, because it may contain a number that changes. */
 const nameOf = ({ about, status, advice }: CheckResult): string => JSON.stringify([about, status, advice]);

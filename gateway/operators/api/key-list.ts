@@ -13,7 +13,7 @@ import { decisionsOn } from './requests.ts';
 import { choice, offset, tag, tagsIn, wholeNumber, word } from './values.ts';
 
 /**
- * Lists and finds keys. One call checks a limited number of keys, so that a search in a large Redis does not delay other
+ * Lists and finds keys. One call checks a limited number of keys, so that a search among many keys does not delay other
  * calls. `next` is the offset at which the next call continues.
  */
 
@@ -48,9 +48,9 @@ const KeysQuery = KeyFilters.extend({
 });
 
 /**
- * Lists the newest keys, with the current state of their buckets. `offset` skips keys; the filters are those of
- * `wantedKeys`. In any order other than `sort=newest`, the answer holds the first of the keys that the call checked: to
- * sort all keys, follow `next` and merge the answers.
+ * Lists keys, newest first, with the current state of their buckets. `offset` skips keys. Sorted in any other order,
+ * the response has only the first of the keys that the call checked: to sort all keys, follow `next` and merge the
+ * responses.
  */
 export const listKeys = operation(
   { query: KeysQuery, answer: KeysAnswer },
@@ -81,8 +81,8 @@ export const listKeys = operation(
 );
 
 /**
- * Checks as many keys as one call may, and keeps only the first ones in an order.
- * @param ranked returns what to compare; undefined for a key that is not wanted
+ * Checks as many keys as one call may, and returns the first `limit` of them in the order of `compare`.
+ * @param ranked returns what to compare; undefined for a key that does not match
  */
 async function firstOf<T>(
   { keys }: AdminDependencies,
@@ -111,8 +111,8 @@ const TopQuery = KeyFilters.extend({
 });
 
 /**
- * Lists the keys with the most requests, across all gateways, in the last `minutes` full minutes and the current one.
- * `by=refused` sorts by the requests that limits refused. Requests refused by bans are not counted.
+ * Lists the keys with the most requests across all gateways, in the current minute and the `minutes` full ones before
+ * it. `by=refused` ranks by requests refused by limits. Requests refused by bans are never counted.
  */
 export const topKeys = operation(
   { query: TopQuery, answer: TopAnswer },
@@ -144,8 +144,8 @@ const FindQuery = z.object({
 });
 
 /**
- * Finds the keys for a text: the key with this id; otherwise the keys of the requests with this id, as far as this
- * gateway remembers them; otherwise those whose name contains it, or whose id begins with it.
+ * Finds keys by a text: the key with this id; if there is none, the keys of requests with this id that this gateway
+ * remembers; if there are none, the keys whose name contains the text or whose id begins with it.
  */
 export const findKeys = operation(
   { query: FindQuery, answer: FoundAnswer },

@@ -1,12 +1,12 @@
 /**
- * The states and orders of a list of keys. The gateway sorts the keys that one call checks; clients merge such lists by
- * the same rules.
+ * The states of keys, and the sort orders of lists of keys. The gateway sorts the keys that one call checks; clients
+ * merge these lists by the same rules.
  */
 
 export const KEY_STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'] as const;
 
 interface Sortable {
-  /** In any unit, as long as all times use the same one. */
+  /** In any unit, but the same for all times. */
   readonly createdAt: number;
   /** Undefined for a key that was never used. */
   readonly lastUsedAt: number | undefined;
@@ -19,7 +19,7 @@ type Order = (a: Sortable, b: Sortable) => number;
 
 const newest: Order = (a, b) => b.createdAt - a.createdAt;
 
-/** `idle` starts with the key that has been unused the longest. Of equal keys, the newest comes first. */
+/** `idle` starts with the key that has been unused the longest. Ties are sorted newest first. */
 export const KEY_ORDERS = {
   newest,
   oldest: (a, b) => a.createdAt - b.createdAt,
@@ -44,7 +44,7 @@ export const loudestFirst =
   ({ recent: a }: Recent, { recent: b }: Recent): number =>
     by === 'refused' ? b.refused - a.refused : b.admitted + b.refused - a.admitted - a.refused;
 
-/** Compares by code units without regard to case, so that the order is the same on every machine. */
+/** Compares code units, ignoring case, so that the order is the same on every machine. */
 function compareTexts(a: string, b: string): number {
   const [one, other] = [a.toLowerCase(), b.toLowerCase()];
   return one < other ? -1 : one > other ? 1 : 0;

@@ -29,7 +29,7 @@ export const describeSecret = (
 /** Tags are left out if there are none. */
 export const shownTags = (tags: Tags = {}): Tags | undefined => (Object.keys(tags).length === 0 ? undefined : tags);
 
-/** A key as operators see it at a time in microseconds, without the digests of its secrets. */
+/** A key as operators see it, without the digests of its secrets. @param now in microseconds */
 export function describeKey(entry: KeyEntry, plans: PlanTable, now: number) {
   const { id, record, admitted, refused, shadowed, refusals } = entry;
   return {
@@ -143,8 +143,9 @@ export async function withBanRefusals<K extends Pick<KeySummary, 'id' | 'bannedU
 }
 
 /**
- * The active bans of keys, by the keys' ids, at a time in microseconds.
- * @param isCounted whether to count, over all gateways, the requests that the bans have refused
+ * The active bans by the id of the key.
+ * @param now in microseconds
+ * @param isCounted whether to count the requests that the bans have refused on all gateways
  */
 export async function runningBans(
   deps: Requests & Pick<AdminDependencies, 'planCache'>,
@@ -175,5 +176,5 @@ export async function refusedByBans(
 const countOf = (requests: readonly { readonly repeated: number }[] = []): number =>
   requests.reduce((sum, { repeated }) => sum + 1 + repeated, 0);
 
-/** Times in decisions have microseconds, so times are compared in milliseconds. */
+/** Times are compared in milliseconds, because times in decisions also have microseconds. */
 const nameOf = (id = '', until = ''): string => `${id} ${Date.parse(until)}`;

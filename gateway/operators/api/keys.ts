@@ -25,7 +25,7 @@ const toMicroseconds = (text: string): number => Date.parse(text) * 1_000;
 /** The expiry of a new key or secret, in microseconds. */
 export const futureTime = time
   .refine((text) => Date.parse(text) > Date.now() && Date.parse(text) < Date.parse(LATEST), {
-    error: `must lie in the future, before ${LATEST}`,
+    error: `must be in the future, before ${LATEST}`,
   })
   .transform(toMicroseconds);
 
@@ -60,8 +60,8 @@ export const createKey = operation(
 );
 
 /**
- * Waits until a key or token is stored. If it is uncertain whether it was, the error says to revoke it: nobody has
- * received it, and a retry issues another one.
+ * Waits until a key or token is stored. If the outcome is uncertain, the error says to revoke it: nobody has received
+ * it, and a retry issues another one.
  */
 export async function orUnclaimed(issued: Promise<unknown>, what: string): Promise<void> {
   try {
@@ -94,7 +94,7 @@ export const revokeKey = operation({}, async ({ deps, params: [id = ''], about }
 /**
  * Describes a key with the state of its buckets.
  * @param now the time, if already known. After a change it must be passed: a further call could fail, and the only
- *   answer that shows a new key would be lost
+ *   response that shows a new key would be lost
  */
 export async function describe(deps: AdminDependencies, key: KeyEntry, now?: number) {
   return describeKeyInFull(key, deps.planCache.table, now ?? (await deps.keys.now()));
@@ -109,7 +109,7 @@ export async function findKey({ deps, params: [id = ''] }: AdminCall): Promise<K
 
 const noSuchKey = () => new HttpError('not_found', 'There is no such key.');
 
-/** Creates the first or a later secret of a key. */
+/** Creates a secret. The defaults are those of the first secret of a key. */
 export const makeSecret = (
   digest: string,
   createdAt: number,
@@ -128,7 +128,7 @@ const KeyChanges = z.strictObject({
   minute: limitValue.nullable().optional(),
   day: limitValue.nullable().optional(),
   expiresAt: time
-    .refine((text) => toMicroseconds(text) > 0 && text < '2255', 'must lie between 1970 and 2255')
+    .refine((text) => toMicroseconds(text) > 0 && text < '2255', 'must be between 1970 and 2255')
     .transform(toMicroseconds)
     .nullable()
     .optional(),
@@ -138,8 +138,8 @@ const KeyChanges = z.strictObject({
 });
 
 /**
- * Changes the fields of a key that an operator may change. This never refills its buckets, and a lower limit cuts the
- * remaining tokens.
+ * Changes the fields of a key that an operator may change. This never refills its buckets, and a lower limit reduces
+ * the remaining tokens.
  */
 export const changeKey = operation(
   { target: findKey, body: KeyChanges, answer: KeyView },
@@ -192,7 +192,7 @@ const NewBan = z.strictObject({
   ...who,
 });
 
-/** Lists active bans, the newest keys first. One call checks a few thousand keys; the next one continues at `next`. */
+/** Lists active bans, newest key first. One call checks a few thousand keys; the next one continues at `next`. */
 export const listBans = operation(
   { query: z.object({ offset }), answer: BansAnswer },
   async ({ deps, query: { offset } }) => {
@@ -224,7 +224,7 @@ export const liftBan = operation({ target: findKey, answer: KeyView }, async ({ 
   }),
 );
 
-/** Does what `liftBan` does, and also fills both buckets. The usage counts are kept. The body can be left out. */
+/** Does what `liftBan` does, and also fills both buckets. The usage counts are kept. The body is optional. */
 export const resetKey = operation(
   { target: findKey, body: z.strictObject(who), isBodyOptional: true, answer: KeyView },
   async ({ deps, target: { id }, about }) =>

@@ -26,11 +26,11 @@ can read, an operator can also change keys, bans and plans, and an admin can do 
 **Lists.** One call checks a limited number of keys. If a response has a \`next\`, there are more to check: send it back
 as \`offset\` or \`after\`.
 
-Fields without a value are left out.`;
+Fields without a value are omitted.`;
 
 const CODES = (Object.keys(ALL_ERRORS) as AnyErrorCode[]).filter((code) => !('isForClientsOnly' in ALL_ERRORS[code]));
 
-const RETRY_AFTER: Header = { ...HEADERS['Retry-After'], description: 'Seconds after which to try again.' };
+const RETRY_AFTER: Header = { ...HEADERS['Retry-After'], description: 'Seconds to wait before a retry.' };
 
 const EVERYWHERE = refsTo(['X-Request-Id']);
 const HEADERS_OF: Readonly<Record<number, Readonly<Record<string, Header>>>> = {
@@ -67,7 +67,7 @@ const ABOUT_PARAMETERS: Readonly<Record<string, string>> = {
   action: 'Only entries with this action.',
   actor: 'Only entries by this person or program.',
   after: 'The `next` of a previous response.',
-  anyAge: 'Accept a backup that is so old that revoked keys could work again.',
+  anyAge: 'Accept a backup so old that revoked keys could work again.',
   author: 'Who makes the change. Named tokens already carry a name.',
   by: 'What to rank by. For usage, what to sum by: day, key, or tag:<name>.',
   code: 'Only requests with this error code.',
@@ -92,7 +92,7 @@ const ABOUT_PARAMETERS: Readonly<Record<string, string>> = {
   target: 'Only entries about this key, plan or token.',
   text: 'A name or part of one, a key id or its beginning, or a request id.',
   to: 'The end of the period, exclusive; for days, the last day, inclusive.',
-  unusedSeconds: 'Only keys without a decision for this many seconds.',
+  unusedSeconds: 'Only keys that have been unused for this many seconds.',
 };
 
 const ANSWERS = Object.entries<unknown>(answers).filter(

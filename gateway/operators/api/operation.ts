@@ -18,7 +18,7 @@ import { redactSecrets } from '../tokens.ts';
 import type { RedisMode } from './answers.ts';
 import type { FindingsSince, Health } from './health.ts';
 
-/** The parts of an operation of the admin API: its dependencies, its description, and what it gets from a call. */
+/** What an operation of the admin API consists of: dependencies, a description, and the input from a call. */
 
 export interface AdminDependencies extends OperatorsStores {
   readonly planCache: PlanCache;
@@ -31,18 +31,18 @@ export interface AdminDependencies extends OperatorsStores {
   readonly findings: FindingsSince;
 }
 
-/** The last requests of the processes that serve clients, the newest first. */
+/** The last requests of the processes that serve clients, newest first. */
 export interface RequestSource {
   find(query: RequestQuery): Promise<FoundRequests>;
 }
 
-/** What the operators' listener reads from the processes that serve clients. This process may be one of them. */
+/** What the admin listener reads from the processes that serve clients. This process may be one of them. */
 export type AboutGateway = Pick<ServiceOptions<AdminDependencies, Operator>, 'metrics' | 'check'> &
   Omit<TrafficSource, 'counted'> &
   Pick<AdminDependencies, 'requests'>;
 
 export interface Operator {
-  /** The name from a trusted proxy, or the token's name. The shared token has none: it does not identify a person. */
+  /** The name from a trusted proxy, or the token's name. The shared token has no name, because it identifies nobody. */
   readonly name: string | undefined;
   /** Undefined on routes that need no token. */
   readonly role: Role | undefined;
@@ -53,18 +53,18 @@ export type AdminCall = Call<AdminDependencies, Operator>;
 
 /** The description of an operation, which the OpenAPI document publishes. */
 interface Facts {
-  /** The role that a caller needs. By default, viewers can read and operators can change. */
+  /** The required role: by default viewer for reading, and operator for everything else. */
   readonly needs?: Role;
   readonly query?: z.ZodObject;
   readonly body?: z.ZodType;
   readonly isBodyOptional?: true;
   /** The body of a successful response; undefined if it has none. */
   readonly answer?: z.ZodType;
-  /** Whether it creates a resource, so that its answer has the status 201. */
+  /** Whether it creates a resource, so that its response has the status 201. */
   readonly creates?: true;
-  /** Whether the ETag of its answer is the version of the plan table. */
+  /** Whether the ETag of its response is the version of the plan table. */
   readonly isVersioned?: true;
-  /** Errors by status, besides those that its method, path and body imply. */
+  /** The statuses of its errors, besides those that its method, path and body imply. */
   readonly errors?: readonly number[];
 }
 
@@ -78,7 +78,7 @@ export interface AdminRoute extends ServiceRoute<AdminDependencies, Operator>, F
   readonly summary: string;
 }
 
-/** How an operation reads a call, in this order. */
+/** How an operation reads a call: first the query, then the target, then the body. */
 interface Reading<Q extends z.ZodObject, T, B extends z.ZodType> {
   readonly query?: Q;
   /** Finds what the path names. */
@@ -94,7 +94,7 @@ interface Asked<Q extends z.ZodObject, T, B extends z.ZodType> extends Omit<Admi
   readonly given: Omit<z.output<B>, keyof typeof who>;
   /** What all audit entries of the call share. */
   readonly about: About;
-  /** More headers of a successful response. */
+  /** Additional headers of a successful response. */
   readonly headers: string[];
 }
 
@@ -142,9 +142,9 @@ const Who = z.object(who);
 export type About = Omit<Activity, 'action' | 'target' | 'changes'>;
 
 /**
- * Users of the shared token may give a name, as `author` in the body or in the query; a named token has its own. The
- * reason can be given in the same ways.
- * @throws {HttpError} 400 for a bad author or reason in the query
+ * Users of the shared token may send a name, as `author` in the body or in the query; a named token already has one. A
+ * `reason` can be sent in the same ways.
+ * @throws {HttpError} 400 for an invalid author or reason in the query
  */
 function aboutCall({ caller, request, requestId, query }: AdminCall, given: z.output<typeof Who>): About {
   const said = readQuery(Who, query);
@@ -163,7 +163,7 @@ function viaOf({ 'sec-fetch-site': site, 'user-agent': agent }: AdminCall['reque
   return agent === CTL ? 'cli' : 'api';
 }
 
-/** @throws {HttpError} 400 for a change without anything to change */
+/** @throws {HttpError} 400 for a body without any changes */
 export function refuseEmpty(given: object): void {
   if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no changes.');
 }
@@ -185,7 +185,7 @@ export function refuseUnknown(known: readonly string[], query: URLSearchParams):
 
 const LONGEST_NAME = 50;
 
-/** Reads the parameters of a query. @throws {HttpError} 400 for an invalid value, or a parameter that is repeated */
+/** Reads the parameters of a query. @throws {HttpError} 400 for an invalid value or a repeated parameter */
 function readQuery<S extends z.ZodObject>(schema: S, query: URLSearchParams): z.output<S> {
   const given = Object.keys(schema.shape).map((name) => {
     const [text, ...more] = query.getAll(name);

@@ -38,7 +38,7 @@ import { after, cursorIn, limitValue, planNumber, refusingProto, wholeNumber } f
 
 type Value = number | string | null;
 
-/** A field's value in a request: a number, or one of its options. null removes a number that may be absent. */
+/** A field's value in a request: a number, or one of its options. null removes an optional number. */
 function valueRule(field: PlanField): z.ZodType<Value> {
   const { options } = ruleOf(field);
   if (options !== undefined) return z.enum(options, { error: must(`be ${rangeOf(field)}`) });
@@ -72,8 +72,8 @@ export const showPlans = operation({ answer: Plans, isVersioned: true }, async (
 });
 
 /**
- * Changes fields of one plan. The answering process applies the change at once, every other gateway within a second.
- * With If-Match (RFC 9110 §13.1.1), it is made only if the table still has the version that the sender has seen.
+ * Changes fields of one plan. This process applies the change at once, every other gateway within a second. With
+ * If-Match (RFC 9110 §13.1.1), the change is made only if the table still has the version that the sender has seen.
  */
 export const changePlan = operation(
   { target: findPlan, body: PlanChanges, answer: PlanView, isVersioned: true },
@@ -114,7 +114,7 @@ function storedFields(plan: PlanName, fields: Fields): StoredPlans {
 
 /**
  * Returns the changes if the table still has the version that the sender has seen, or if it already has the wanted
- * values: the call may then repeat one whose answer was lost (RFC 9110 §13.1.1).
+ * values: the call may then repeat one whose response was lost (RFC 9110 §13.1.1).
  * @throws {HttpError} 409 otherwise
  */
 const unlessMoved =
@@ -133,8 +133,8 @@ const unlessMoved =
 const UNRECORDED = ['Warning', '199 - "The change is in force, but the plan history could not be written."'];
 
 /**
- * Changes the table, and records the change in the history and the audit log. If the change is made but cannot be
- * recorded, it is in force, and the call succeeds with a header that says so.
+ * Changes the table, and records the change in the history and the audit log. If the change cannot be recorded, it is
+ * in force anyway, and the call succeeds with a header that says so.
  * @param make returns the changes to the current table
  */
 export async function applyChange(
@@ -142,7 +142,7 @@ export async function applyChange(
   make: MakeChanges,
   action: PlanChange['action'] = 'set',
 ): Promise<void> {
-  // A new store that has just answered for the first time may not have a table yet.
+  // A store that has just been reached for the first time may not have a table yet.
   await deps.planCache.begin();
   const made = await deps.plans.change(make, {
     author: about.actor,
@@ -178,9 +178,9 @@ const Rollback = z.strictObject({
 });
 
 /**
- * Reverts the last change. If that is itself a rollback, the call may repeat one whose answer was lost: without an id,
- * or with the id of the change that was rolled back, it changes nothing and succeeds. Only its own id reverts a
- * rollback. A call is refused if one of the fields has changed since.
+ * Reverts the last change. If that is itself a rollback, the call may repeat one whose response was lost: without an
+ * id, or with the id of the change that was rolled back, it changes nothing and succeeds. A rollback is reverted only
+ * by a call with its own id. The call is refused if one of the fields has changed since the last change.
  */
 export const rollBack = operation(
   { body: Rollback, answer: Plans, isVersioned: true, errors: [404] },
@@ -190,12 +190,12 @@ export const rollBack = operation(
     const isDone =
       last.action === 'rollback' && (given.id === undefined || (given.id === previous?.id && reverts(last, previous)));
     if (!isDone && given.id !== undefined && given.id !== last.id)
-      throw new HttpError('conflict', 'That is no longer the last change.');
+      throw new HttpError('conflict', 'This is no longer the last change.');
     const takenBack = (seen: StoredPlans) => {
       if (last.changes.some(({ field, to }) => storedValue(seen, field) !== to))
         throw new HttpError(
           'conflict',
-          'A field of the last change has been changed again since. Set the limits that you want.',
+          'A field of the last change has since been changed again. Set the limits that you want.',
         );
       return isDone ? Object.fromEntries(last.changes.map(({ field, to }) => [field, to])) : before(last.changes);
     };
@@ -231,9 +231,9 @@ const KEYS_PER_CALL = 100;
 const Trial = z.strictObject({ minute: limitValue.optional(), day: limitValue.optional() });
 
 /**
- * Reports, by key, which requests of the last hour other limits of a plan would have refused, so that they can be tried
- * before they are set. Only keys with such requests are listed; `keys` and `requests` count all keys of the plan that
- * were used, and their requests. To continue, send `next` back as `after`.
+ * Tries limits of a plan before they are set: reports, by key, how many requests of the last hour they would have
+ * refused. Only keys with such requests are listed; `keys` and `requests` count all keys of the plan that were used,
+ * and their requests. To continue, send `next` back as `after`.
  */
 export const tryPlan = operation(
   { needs: 'viewer', query: z.object({ after }), target: findLimits, body: Trial, answer: TrialAnswer },
@@ -263,7 +263,7 @@ function findLimits(call: AdminCall): PlanName {
   throw new HttpError('invalid_request', `${plan} has no limits: its keys have their own.`);
 }
 
-/** A key's own limits override those of its plan, and also those that are tried. */
+/** A key's own limits override those of its plan, and also the limits to try. */
 function tryOn(entry: KeyEntry, plan: Pick<KeyRecord, 'minute' | 'day'>, now: number) {
   const { id, record } = entry;
   const counts = countsOf(entry.usage.minutes, entry).filter(({ at }) => at > now - MINUTES_KEPT && at <= now);

@@ -23,12 +23,12 @@ import { cursor, period, periodIn, tag, tagsIn, text, wholeNumber } from './valu
 
 const PAGE = 50;
 const MOST = 200;
-/** Gateways that do not answer within this time are listed as missing. They wait less than this for their own workers. */
+/** Gateways that do not respond within this time are listed as missing. They wait for their workers for less time. */
 const ANSWER_WITHIN_MS = 1_000;
 const PEER_KNOWN_WITHIN_MS = 2_500;
 /** How long one call searches for requests of keys with certain tags. */
 const SEARCH_MS = 1_000;
-/** How long an answer waits for the names of keys. */
+/** How long a response waits for the names of keys. */
 const NAMES_WITHIN_MS = 500;
 
 const STATUS = 'must be a status such as 429, or a class such as 4xx';
@@ -49,7 +49,7 @@ const RequestsQuery = z.object({
 });
 
 /**
- * Lists requests, the newest first. `after` is the `next` of a previous answer. With `tag`, it lists only requests of
+ * Lists requests, newest first. `after` is the `next` of a previous response. With `tag`, it lists only requests of
  * keys that have all of these tags, or had them when they were revoked. Tags are not stored with requests, so each call
  * searches for at most a second: a page can be short and still have a `next`.
  */
@@ -72,15 +72,15 @@ export const listRequests = operation({ query: RequestsQuery, answer: RequestsAn
     isAtEnd = page.requests.length < limit;
   }
   const shown = [...new Set(found.map(({ keyId = '' }) => keyId))].flatMap((id) => keys.get(id) ?? []);
-  // Without the store, the end of a ban is compared with the clock of this machine. Requests refused by bans are
-  // counted only if all gateways have answered, so that the call waits only once for a gateway that hangs.
+  // The ends of bans are compared with this machine's clock, because the store may be unavailable. Requests refused by
+  // bans are counted only if all gateways have responded, so that the call waits only once for a gateway that hangs.
   const bans = await runningBans(deps, shown, Date.now() * MILLISECOND, missing.size === 0);
   const views = found.map((report) => viewOf(report, keys, bans));
   const next = isAtEnd && found.length < wanted.limit ? undefined : after;
   return { requests: views, missing: [...missing], next };
 });
 
-/** The requests of this gateway and of all others on its store. */
+/** The requests on this gateway and on all others with the same store. */
 export function ofAllGateways(own: RequestSource, peers: Peers | undefined): RequestSource {
   return {
     async find(query) {
@@ -98,16 +98,20 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
   };
 }
 
-/** Checks whether other gateways and their workers answer. If Redis cannot list them, the check of Redis reports it. */
+/**
+ * Checks whether other gateways and their workers respond. If Redis cannot list them, the check of Redis reports it.
+ */
 export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[]> {
   const query: RequestQuery = { limit: 1 };
   const { missing = [], answers = [], areUnasked } = (await peers?.ask(query, PEER_KNOWN_WITHIN_MS)) ?? {};
   const ofGateway =
-    'It hangs, its machine hangs, or it was killed. In the last case this finding disappears after five minutes.';
+    'It or its machine hangs, or it was killed. If it was killed, this finding disappears after five minutes.';
   const ofWorker = 'It will be replaced unless it answers again.';
   const silent = (name: string, advice: string) => unknown(`gateway ${name}`, 'does not answer', advice);
   if (areUnasked)
-    return [unknown('other gateways', 'cannot be asked', 'See the other findings. If Redis is well, check its ACL.')];
+    return [
+      unknown('other gateways', 'cannot be queried', 'See the other findings. If Redis is healthy, check its ACL.'),
+    ];
   return [
     ...missing.map(({ gateway, seenAt }) => ({ ...silent(gateway, ofGateway), since: seenAt })),
     ...answers.flatMap((one) => foundBy(one).missing.map((worker) => silent(worker, ofWorker))),
@@ -122,7 +126,7 @@ const Found = z
   .object({ requests: z.array(Report), missing: z.array(z.string()) })
   .catch({ requests: [], missing: [] });
 
-/** Reads what another gateway has found, and which of its own workers did not answer. */
+/** Reads what another gateway has found, and which of its workers did not respond. */
 function foundBy({ gateway, answer }: { readonly gateway: string; readonly answer: unknown }): FoundRequests {
   const { requests, missing } = Found.parse(answer);
   return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
@@ -131,7 +135,7 @@ function foundBy({ gateway, answer }: { readonly gateway: string; readonly answe
 function wantedIn({ keyId, status, code, q, after, limit, ...asked }: z.infer<typeof RequestsQuery>): RequestQuery {
   return {
     keyId: keyId || undefined,
-    // A class is sent as its first digit.
+    // A class such as 4xx is queried by its first digit.
     status: status ? Number(status.replace(/xx$/i, '')) : undefined,
     code: code || undefined,
     text: q?.toLowerCase() || undefined,
@@ -142,8 +146,9 @@ function wantedIn({ keyId, status, code, q, after, limit, ...asked }: z.infer<ty
 }
 
 /**
- * Adds the current data of the requests' keys to `known`. Without the store, requests are shown without names.
- * @throws {Unavailable} without the store, if tags are needed
+ * Adds the current data of the requests' keys to `known`. If the store is unavailable, requests are shown without
+ * names.
+ * @throws {Unavailable} if the store is unavailable and tags are needed
  */
 async function loadKeys(
   { keys }: AdminDependencies,
@@ -193,9 +198,9 @@ const LEFT = 499;
 function whyOf(report: RequestReport): Why {
   const { status = 0, code = '', outcome, decision, fault, times, address } = report;
   if (status === LEFT) {
-    const reason = 'The client closed its connection before the answer was complete.';
+    const reason = 'The client closed its connection before the response was complete.';
     if (times.core === undefined) return [reason, "Compare the duration of the request with the client's timeout."];
-    const took = `The core took ${Math.round(times.core)} ms to answer.`;
+    const took = `The core took ${Math.round(times.core)} ms to respond.`;
     return [reason, `${took} Compare that with the client's timeout.`];
   }
   if (status < FIRST_FAILURE) {
@@ -203,11 +208,11 @@ function whyOf(report: RequestReport): Why {
     const limit = `the limit ${inWords(decision.refusedBy)} would have refused this request`;
     return [`The plan ${decision.plan} is in shadow mode. In enforce mode, ${limit}.`];
   }
-  // The limit of an address also refuses requests with an invalid key.
+  // The limit per address also refuses requests with an invalid key.
   if (code === 'rate_limit_exceeded' && outcome !== 'admitted' && outcome !== 'refused')
     return [
       `Within a minute, the address ${address} has sent too many requests that do not count against a key.${retryIn(report)}`,
-      'Check its earlier requests: they have no valid key, or read the limits or the reference too often.',
+      'Check its earlier requests: they have no valid key, or they read the limits or the reference too often.',
     ];
   const refusal = REFUSALS[outcome]?.(report);
   if (refusal !== undefined) return refusal;
@@ -220,7 +225,7 @@ const inWords = (buckets: readonly string[] = []): string =>
   buckets.length === 0 ? 'of the key' : `per ${buckets.join(' and per ')}`;
 
 const retryIn = ({ retryAt }: RequestReport): string =>
-  retryAt === undefined ? '' : ` It could retry at ${toSecond(retryAt)}.`;
+  retryAt === undefined ? '' : ` The client could retry at ${toSecond(retryAt)}.`;
 
 const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
   refused: (report) => {
@@ -275,7 +280,7 @@ const toSecond = (time: string): string => time.replace(/\.\d+Z$/, 'Z');
 
 const DecisionsQuery = z.object({ limit: wholeNumber(1, MOST_DECISIONS).default(PAGE) });
 
-/** The current state of a key, and the last decisions on it by this gateway's processes, the newest first. */
+/** The current state of a key, and the last decisions on it by this gateway's processes, newest first. */
 export const explainKey = operation(
   { query: DecisionsQuery, target: findKey, answer: ExplainAnswer },
   async ({ deps, query: { limit }, target }) => {
@@ -287,7 +292,7 @@ export const explainKey = operation(
   },
 );
 
-/** The decisions on a request. There are several, the newest first, if clients reuse an id. */
+/** The decisions on the request with an id, newest first. There are several if clients reuse the id. */
 export const explainRequest = operation(
   { query: DecisionsQuery, answer: DecisionsAnswer },
   async ({ deps, query: { limit }, params: [requestId] }) => {
@@ -297,7 +302,7 @@ export const explainRequest = operation(
   },
 );
 
-/** The last decisions by this gateway's processes on a key that exists, the newest first. */
+/** The last decisions by this gateway's processes on existing keys, newest first. */
 export async function decisionsOn(
   { requests }: Pick<AdminDependencies, 'requests'>,
   query: RequestQuery,

@@ -18,13 +18,13 @@ const describeApi = operation({ answer: z.looseObject({ openapi: z.string() }) }
 );
 
 /**
- * The operations of the admin API. Only these rows are served, and the OpenAPI document is generated from them. Reading
- * needs the role viewer and everything else operator, unless `needs` says otherwise.
+ * The operations of the admin API, from which the OpenAPI document is generated. By default, reading requires the role
+ * viewer, and everything else the role operator.
  */
 export const ROUTES: readonly AdminRoute[] = [
   row('GET /admin/openapi.json', 'This description of the API', { describeApi }),
   row('GET /plans', 'The plans in force', { showPlans }),
-  row('GET /plans/history', 'The last changes to plans, the newest first', { showHistory }),
+  row('GET /plans/history', 'The last changes to plans, newest first', { showHistory }),
   row('POST /plans/rollback', 'Roll back the last change to plans', { rollBackPlans: rollBack }),
   row('PATCH /plans', 'Change several plans in one step', { changePlans }),
   row('PATCH /plans/{plan}', 'Change a plan', { changePlan }),
@@ -43,22 +43,22 @@ export const ROUTES: readonly AdminRoute[] = [
   row('DELETE /keys/{id}/secrets/{secretId}', 'Revoke a secret', { revokeSecret }),
   row('GET /keys/{id}/usage', 'The usage of a key by minute and by day', { showKeyUsage }),
   row('GET /keys/{id}/explain', 'The last decisions on a key', { explainKey }),
-  row('GET /requests', 'The last requests of all gateways, the newest first', { listRequests }),
+  row('GET /requests', 'The last requests on all gateways, newest first', { listRequests }),
   row('GET /decisions/{requestId}', 'The decisions on a request', { explainRequest }),
   row('PUT /keys/{id}/ban', 'Ban a key', { setBan }),
   row('DELETE /keys/{id}/ban', 'Lift a ban', { liftBan }),
   row('POST /keys/{id}/reset', 'Lift a ban and fill both buckets', { resetKey }),
   row('GET /bans', 'The active bans', { listBans }),
-  row('GET /activity', 'The audit log, the newest entry first', { listActivity }),
+  row('GET /activity', 'The audit log, newest entry first', { listActivity }),
   row('GET /whoami', 'The name and role of the token', { whoAmI }),
   row('GET /tokens', "The operators' tokens", { listTokens }),
   row('POST /tokens', 'Create a token; only this response shows it', { createToken }),
   row('DELETE /tokens/{id}', 'Revoke a token', { revokeToken }),
-  row('GET /traffic', "The clients' requests since the gateway started, and its state", { showTraffic }),
+  row('GET /traffic', "The clients' requests since the gateway started, and the state of the gateway", { showTraffic }),
   row('GET /traffic/minutes', 'The last hour by minute', { showMinutes }),
   row('GET /doctor', 'Check what the gateway depends on', { doctor: checkAll }),
   row('GET /usage', 'The usage of all keys by day', { listUsage }),
-  row('GET /backup', 'A page of all data that cannot be recreated', { backUp }),
+  row('GET /backup', 'One page of a backup of all data that cannot be recreated', { backUp }),
   row('POST /backups', 'Record that a backup is complete', { noteBackup }),
   row('POST /restore', 'Restore the missing keys and plan fields of a backup page', { restore }),
 ];

@@ -101,9 +101,9 @@ const Rotation = z.strictObject({
 });
 
 /**
- * Replaces a secret: adds one with the same name, scope, networks and expiry, unless the call says otherwise, and lets
- * the old one expire after the grace period. It is safe to repeat: if the answer was lost, the next call replaces the
- * unclaimed secret.
+ * Replaces a secret: adds one with the same name, scope, networks and expiry, unless the call sets others, and lets the
+ * old one expire after the grace period. A rotation is safe to repeat: if the response was lost, the next call replaces
+ * the unclaimed secret.
  */
 export const rotateKey = operation(
   { target: findKey, body: Rotation, answer: IssuedKey, creates: true },
@@ -157,7 +157,7 @@ function expiryOf(old: number | undefined, given: number | null | undefined, now
 
 /**
  * Chooses the secret without an expiry if there is exactly one. If there is none, chooses the newest secret, provided
- * that all have the same name: a replaced secret keeps its name.
+ * that all have the same name, as the secrets of earlier rotations do.
  * @throws {HttpError} 409 if it could be any of several, {Unreadable} if there is none
  */
 function theOneToReplace({ secrets }: Secrets, now: number): Secret {
@@ -188,8 +188,8 @@ const secretIn =
 
 /**
  * Changes one secret of a key.
- * @throws {HttpError} 404 if there is no such secret. Like a change, this must be confirmed by the store, because the
- *   call may repeat a revocation whose answer was lost
+ * @throws {HttpError} 404 if there is no such secret. The store must confirm this as it confirms a change, because the
+ *   call may repeat a revocation whose response was lost
  */
 async function applyTo(
   deps: AdminDependencies,

@@ -17,8 +17,8 @@ import { operation } from './operation.ts';
 /** Reports the traffic and the state of the gateway, as the processes that serve clients see them. */
 
 /**
- * Reports clients' requests since this gateway started, and its state, for all workers together. It is cheap enough to
- * poll every second.
+ * Reports clients' requests since this gateway started, and the state of the gateway, for all workers together. The
+ * call is cheap enough to poll every second.
  */
 export const showTraffic = operation({ answer: TrafficAnswer }, async ({ deps }) => {
   const { traffic, planCache, redisMode, health } = deps;
@@ -46,13 +46,13 @@ export const showTraffic = operation({ answer: TrafficAnswer }, async ({ deps })
   };
 });
 
-/** Reports the last hour by minute, the oldest first. The last minute is not over yet. */
+/** Reports the last hour by minute, oldest first. The last minute is still in progress. */
 export const showMinutes = operation({ answer: MinutesAnswer }, async ({ deps: { traffic } }) => ({
   since: traffic.since.toISOString(),
   minutes: traffic.minutes(),
 }));
 
-/** The states, the worst first. */
+/** The states, worst first. */
 const STATES: readonly CoreView['state'][] = ['out', 'silent', 'draining', 'up', 'unproven'];
 
 /** Every core that any of the processes uses, in the order of CORE_URL. */
@@ -76,7 +76,7 @@ export function coresOf(processes: readonly ProcessState[]): CoreView[] {
   });
 }
 
-/** A single core is not probed, so only an answer shows that it is up. */
+/** A single core is not probed, so only a response shows that it is up. */
 function stateOf(core: SeenCore, all: readonly SeenCore[]): CoreView['state'] {
   if (core.isDraining) return 'draining';
   if (!core.ready) return 'out';
@@ -91,7 +91,7 @@ export const checkRequests = (cores: readonly CoreView[], processes: number): Ch
     const about = `requests to core ${origin}`;
     const where = seenBy === processes ? '' : ` in ${seenBy} of ${processes} workers`;
     const load = `${inFlight} of at most ${limit} in progress, ${waiting} waiting`;
-    const last = lastAnswer === undefined ? 'no answer yet' : `the last answer took ${lastAnswer.ms.toFixed(0)} ms`;
+    const last = lastAnswer === undefined ? 'no response yet' : `the last response took ${lastAnswer.ms.toFixed(0)} ms`;
     if (state === 'out')
       return warning(about, `it is not in use${where}: ${reason}`, 'It gets requests only if no other core is ready.');
     if (state === 'silent')
@@ -100,7 +100,10 @@ export const checkRequests = (cores: readonly CoreView[], processes: number): Ch
     return good(about, `${load}; ${last}`);
   });
 
-/** Checks how a core answered its last request. No probe sends our token, and a single core is not probed at all. */
+/**
+ * Reports a core that is not in use, or that has not answered since it rejected our token or timed out. Probes send no
+ * token, and a single core is not probed at all.
+ */
 export function checkAnswers({ origin, state, reason, lastAnswer, lastFault }: CoreView): CheckResult[] {
   const about = `core ${origin}`;
   if (state === 'out') return [unreachableCore(about, reason)];
@@ -109,12 +112,12 @@ export function checkAnswers({ origin, state, reason, lastAnswer, lastFault }: C
   return lastFault.kind === 'token' ? [refusingCore(about)] : lastFault.kind === 'timeout' ? [silentCore(about)] : [];
 }
 
-/** Reports that workers get no decisions from Redis, although it answers operators. */
+/** Reports that workers get no decisions from Redis, although the checks of Redis found no fault. */
 export function checkDecisions(processes: readonly ProcessState[], redis: readonly CheckResult[]): CheckResult[] {
   const [reason] = processes.flatMap((one) => one.redis?.outage ?? []);
   if (reason === undefined || redis.some(({ status }) => status === 'fault')) return [];
-  const advice = 'Grant its user the rights in deploy/redis/users.acl; see GatewayDecisionsLocal in the runbook.';
-  return [fault('decisions', `are made without Redis; a key that was not seen before gets 503. ${reason}`, advice)];
+  const advice = 'Grant the Redis user the rights in deploy/redis/users.acl; see GatewayDecisionsLocal in the runbook.';
+  return [fault('decisions', `are made without Redis; keys not seen before get 503. ${reason}`, advice)];
 }
 
 function redisOf(processes: readonly ProcessState[], counted: readonly Family[], mode: RedisMode): RedisView {
@@ -135,17 +138,17 @@ const timeOf = (ms: number): string => new Date(ms).toISOString();
 
 const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
 
-/** The newest of some events, with its time as in answers. */
+/** The newest of some events, with its time formatted for responses. */
 function newest<T extends { readonly at: number }>(all: readonly (T | undefined)[]) {
   const [event] = all.filter((one) => one !== undefined).toSorted((a, b) => b.at - a.at);
   return event && { ...event, at: timeOf(event.at) };
 }
 
-/** The maximum number of values shown, and of characters of each. Edits by hand can put anything into the table. */
+/** The maximum number of values shown, and of characters in each. Edits by hand can put anything into the table. */
 const MOST_REJECTED = 100;
 const MOST_CHARACTERS = 100;
 
-/** The values in the plan table that are not in force, shortened to fit in the answer. */
+/** The values in the plan table that are not in force, shortened to fit in the response. */
 export const shownRejected = (rejected: readonly RejectedValue[]): RejectedValue[] =>
   rejected.slice(0, MOST_REJECTED).map(({ field, value, kept }) => ({
     field: field.slice(0, MOST_CHARACTERS),

@@ -34,10 +34,10 @@ const UsageQuery = z.object({
 });
 
 /**
- * Lists the usage by day of all keys, or of keys with every given `tag`, the oldest key first, including keys revoked
- * in the last 36 days. `by=key` sums the days from `from` to `to` by key, `by=tag:<name>` by the value of a tag.
- * `limit` is a number of keys, except for a sum by tag, which checks thousands per call. To continue, send `next` back
- * as `after`, and add up the sums.
+ * Lists usage by day, for all keys or for those with every given `tag`, oldest key first. Keys revoked in the last 36
+ * days are included. `by=key` sums the days from `from` to `to` by key, `by=tag:<name>` by the value of a tag. `limit`
+ * is a number of keys; a sum by tag ignores it and checks thousands of keys per call. To continue, send `next` back as
+ * `after`, and add up the sums.
  */
 export const listUsage = operation(
   { query: UsageQuery, answer: UsageAnswer },
@@ -87,7 +87,7 @@ function sumOf(days: readonly UsedOnDay[]): UsageOfKey[] {
   return [{ ...key, ...sumsOf(days) }];
 }
 
-/** The usage of one key: the last hour by minute and the last 36 days (UTC), the oldest first, without idle times. */
+/** The usage of one key: the last hour by minute and the last 36 days (UTC), oldest first, without idle times. */
 export const showKeyUsage = operation({ target: findKey, answer: KeyUsageAnswer }, async ({ deps, target: entry }) => {
   const now = await deps.keys.now();
   const minute = Math.floor(now / MINUTE);

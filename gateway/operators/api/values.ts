@@ -5,7 +5,7 @@ import { type PlanField, ruleOf } from '../../limiter/plans.ts';
 import { MAX_TAGS, splitTags, TAG_NAME, TAG_NAME_RULE, TAG_VALUE, TAG_VALUE_RULE } from '../../limiter/tags.ts';
 import { readCursor } from '../../stores/storage.ts';
 
-/** The values that several operations of the admin API read, from bodies and from queries. */
+/** The schemas of values that several operations of the admin API read from bodies and queries. */
 
 export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 time like 2026-11-25T14:05:00Z') });
 
@@ -53,21 +53,21 @@ export const offset = wholeNumber(0, 999_999_999).default(0);
 export const choice = <const T extends readonly string[]>(options: T) =>
   z.enum(options, { error: must(`be one of ${options.join(', ')}`) });
 
-/** Where a walk through the keys continues; the `next` of a previous answer. */
+/** The position from which to continue through the keys: the `next` of a previous response. */
 export const after = cursor((text) => readCursor(text) !== undefined);
 
 export const cursorIn = (text = '') => readCursor(text);
 
-/** The `next` of a previous answer. */
+/** The `next` of a previous response. */
 export function cursor(isGiven: (text: string) => boolean) {
   const error = must('be the `next` of a previous response');
   return z.string({ error }).refine(isGiven, { error }).optional();
 }
 
-export const word = z.string({ error: must('be given once') }).optional();
+export const word = z.string({ error: must('be given only once') }).optional();
 
 const LONGEST_TEXT = 200;
-const TEXT = must(`be given once, with at most ${LONGEST_TEXT} characters`);
+const TEXT = must(`be given only once, with at most ${LONGEST_TEXT} characters`);
 
 /** An empty text counts as absent. */
 export const text = z.string({ error: TEXT }).max(LONGEST_TEXT, { error: TEXT }).optional();
@@ -75,13 +75,13 @@ export const text = z.string({ error: TEXT }).max(LONGEST_TEXT, { error: TEXT })
 /** The bounds of a search, each an RFC 3339 time. */
 export const period = { from: time.optional(), to: time.optional() };
 
-/** @throws {HttpError} 400 unless they are in order */
+/** @throws {HttpError} 400 if `from` is after `to` */
 export function checkOrder(from: number | undefined, to: number | undefined): void {
   if (from !== undefined && to !== undefined && from > to)
     throw new HttpError('invalid_parameter', 'from must not be after to.');
 }
 
-/** The bounds in Unix ms. @throws {HttpError} 400 unless they are in order */
+/** The bounds in Unix ms. @throws {HttpError} 400 if `from` is after `to` */
 export function periodIn(given: { readonly from?: string | undefined; readonly to?: string | undefined }) {
   const from = given.from === undefined ? undefined : Date.parse(given.from);
   const to = given.to === undefined ? undefined : Date.parse(given.to);

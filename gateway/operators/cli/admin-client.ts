@@ -56,9 +56,9 @@ export interface AdminRequest {
   readonly body?: unknown;
   /** The ETag of the version that the sender has seen. */
   readonly ifMatch?: string | undefined;
-  /** Whether it changes nothing, although it is not a GET. */
+  /** Whether the call changes nothing, although it is not a GET. */
   readonly isTrial?: true;
-  /** How long to wait for the answer, in milliseconds. */
+  /** How long to wait for the response, in milliseconds. */
   readonly withinMs?: number;
 }
 
@@ -93,7 +93,7 @@ export async function exchange(
   }).catch((cause: unknown) => {
     const isTimeout = (cause as { code?: string }).code === 'UND_ERR_HEADERS_TIMEOUT';
     const message = isTimeout
-      ? `The gateway at ${admin.url} has not answered for ${withinMs / 1_000} s: it or its machine hangs.`
+      ? `The gateway at ${admin.url} did not respond within ${withinMs / 1_000} s: it or its machine hangs.`
       : `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT set its address.`;
     throw new AdminError('no_gateway', message, { cause });
   });
@@ -111,7 +111,7 @@ export async function exchange(
 
 const Refusal = z.object({ code: z.string(), message: z.string() });
 
-/** @throws {AdminError} if the answer is not from a gateway */
+/** @throws {AdminError} if the response is not from a gateway */
 function parse(text: string, schema: z.ZodType, url: string): unknown {
   try {
     return schema.parse(text === '' ? undefined : JSON.parse(text));

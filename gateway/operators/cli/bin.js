@@ -4,8 +4,8 @@ import { readFileSync, realpathSync } from 'node:fs';
 import module, { createRequire } from 'node:module';
 
 /**
- * The command line as an installed program. It runs on this Node if that is new enough, and otherwise on the one that
- * the package includes. Any Node since version 14 can read this file.
+ * The command line as an installed program. It runs on the current Node if that is new enough, and otherwise on the
+ * Node that the package includes. Any Node since version 14 can run this file.
  */
 
 const require = createRequire(import.meta.url);
@@ -31,7 +31,7 @@ function isAtLeast(version, minimum) {
   return at === -1 || have[at] > need[at];
 }
 
-/** The Node of an optional dependency, which not every system has; undefined if it is the running one. */
+/** The Node in an optional dependency; undefined if that is not installed, or is the Node that runs this. */
 function ownNode() {
   try {
     const own = realpathSync(require.resolve(`node-${process.platform}-${process.arch}/bin/node`));
@@ -41,7 +41,7 @@ function ownNode() {
   }
 }
 
-/** Strips types in node_modules too, where Node does not. */
+/** Strips types in node_modules too, which Node itself does not do. */
 function stripTypesInPackages() {
   const here = new URL('../../../', import.meta.url).href;
   module.registerHooks({
@@ -52,7 +52,7 @@ function stripTypesInPackages() {
   });
 }
 
-/** Strips the types without the experimental warning that Node prints. */
+/** Strips the types without Node's warning that this is experimental. */
 function withoutTypes(text) {
   const { emitWarning } = process;
   process.emitWarning = () => {};

@@ -19,7 +19,9 @@ const SUBJECTS = [
 
 const HINT = '(--help after any command explains it)';
 
-/** Whether errors are reported as JSON. A command that could not be parsed has no options, so this reads the arguments. */
+/**
+ * Whether errors are reported as JSON. A command that could not be parsed has no options, so this reads the arguments.
+ */
 export const isJson = (): boolean => process.argv.includes('--json');
 
 /** Creates all commands from the files in commands/. --help and the completion scripts are generated from them. */
@@ -45,8 +47,8 @@ export async function createCommands(session: Session): Promise<Command> {
 
 const HELP = `
 ctl finds the gateway by ADMIN_HOST and ADMIN_PORT, and uses ADMIN_TOKEN or the token in DATA_DIR/admin-token.
-Terminals show colours, and times in the local zone (TZ) with the offset; --utc prints UTC. Pipes and --json get UTC.
-NO_COLOR switches colours off. Irreversible changes ask for confirmation; without a terminal they need --yes.
+On a terminal, times are in the local zone (TZ) with its offset; --utc prints UTC. Pipes and --json get UTC. NO_COLOR
+disables colours. Irreversible changes ask for confirmation; without a terminal they need --yes.
 
 Examples:
   ctl keys create --plan pro --name acme       issue a key
@@ -58,7 +60,7 @@ Examples:
   ctl keys rotate <id> --grace 24h             a new secret; the old one works for a day
   ctl bans list
   ctl bans lift <id>
-  ctl keys reset <id>                          a fresh start: no ban, both buckets full
+  ctl keys reset <id>                          fill both buckets, and clear its ban and strikes
   ctl plans set free --minute 120 --reason "launch week"
   ctl plans diff -f plans.yaml                 compare the gateway with the file in git; exits with 4 if they differ
   ctl plans rollback
@@ -75,7 +77,7 @@ Errors go to standard error, with --json as { code, message, status }.
 
 Exit codes:
   0  done
-  1  failure: no gateway answered, the gateway failed, the settings are invalid, the doctor found a fault,
+  1  failure: no gateway responded, the gateway failed, the settings are invalid, the doctor found a fault,
      or a backup could not be restored completely
   2  usage: the command, an option or a value is invalid
   3  not found: no such key or plan

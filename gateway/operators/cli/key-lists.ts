@@ -37,7 +37,7 @@ import type { Session } from './session.ts';
 import { linesOf, preciseTimeText, table, timeText } from './text.ts';
 import { count, seconds, TAG_FILTER, wantedTag } from './values.ts';
 
-/** Commands that list keys. A call checks a limited number of keys, so they repeat calls until all are checked. */
+/** Commands that list keys. One call checks a limited number of keys, so these commands repeat it for the rest. */
 
 interface Filters extends Readonly<Partial<Record<'name' | 'plan' | 'state' | 'tag' | 'near', string>>> {
   /** How long a key must have been unused, in seconds. */
@@ -46,7 +46,7 @@ interface Filters extends Readonly<Partial<Record<'name' | 'plan' | 'state' | 't
 
 export function addKeyLists(keys: Command, session: Session): void {
   withFilters(keys.command('list'))
-    .description('list keys, the newest first')
+    .description('list keys, newest first')
     .addOption(
       new Option('--near [percent]', 'only keys that have used at least this percentage of their day limit').preset(
         '80',
@@ -57,8 +57,9 @@ export function addKeyLists(keys: Command, session: Session): void {
     .option('--offset <number>', 'the number of keys to skip', '0')
     .option('--limit <number>', 'maximum number of keys, up to 100', count, 100)
     .notes(`
-A key must match all filters. Without --sort the newest keys come first, and --offset continues the list. With --sort all keys are
-checked, and the first ones in that order are shown. Without Redis, the last use is known only since the gateway started.
+A key must match all filters. Without --sort the newest keys come first, and --offset continues the list. With --sort
+all keys are checked, and the first ones in that order are shown. Without Redis, last uses before the gateway's start
+are unknown.
 
 Examples:
   ctl keys list --name acme --json
@@ -79,8 +80,8 @@ Examples:
     .addOption(new Option('--by <count>', 'what to rank by').choices(TOP_BY).default('requests'))
     .option('--limit <number>', 'maximum number of keys, up to 100', count, 10)
     .notes(`
-Counts requests in the current minute and in the given number of full minutes before it, except those refused by an active ban
-and those decided while Redis was unavailable.
+Counts requests in the current minute and in the given number of full minutes before it, except those refused by an
+active ban and those decided while Redis was unavailable.
 
 Examples:
   ctl keys top
@@ -114,7 +115,7 @@ function describing(sort: KeyOrder, { near, unused }: Filters): Describe {
   return unused !== undefined || sort === 'idle' ? describeIdle : describeKeys;
 }
 
-/** Repeats the call until a page has keys. */
+/** Repeats the call until a page contains keys. */
 async function listNewest(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
   const page = await firstFilled<KeysAnswer>(session.get, '/keys', query, ({ keys }) => keys);
   const next = page.next === undefined ? '' : `; more with --offset ${page.next}`;
@@ -135,7 +136,7 @@ function sortable({ createdAt, lastUsedAt, name, buckets }: KeyView) {
   return { createdAt: Date.parse(createdAt), lastUsedAt: at, name, dayUsed };
 }
 
-/** Reads all pages. A key that moves between two calls is kept only once. */
+/** Reads all pages. A key that moves to another page between two calls is listed only once. */
 async function readAll<K extends KeyView>(session: Session, path: string, query: Record<string, string>) {
   const found = new Map<string, K>();
   let total = 0;
@@ -154,11 +155,11 @@ export function addFind(keys: Command, session: Session): void {
   const find = keys
     .command('find')
     .description('find a key by its name or part of it, its id, a request id, or the whole key')
-    .argument('[text]', 'what to look for; default standard input')
+    .argument('[text]', 'what to look for; default: standard input')
     .notes(`
-If the text is a whole key, only its id is sent. Pass such a key on standard input to keep it out of process lists and shell
-history. If it is a line of the access log, the key in that line is found. A request id is looked up in the last decisions of
-this gateway.
+If the text is a whole key, only its id is sent. Pass a whole key on standard input to keep it out of process lists and
+shell history. If the text is a line of the access log, the key in that line is found. A request id is looked up in the
+last decisions of this gateway.
 
 Examples:
   ctl keys find acme
@@ -205,13 +206,13 @@ export function addExplain(keys: Command, session: Session): void {
     .option('--request <id>', 'one request, by its X-Request-Id, which is in every response and log line')
     .option('--limit <number>', 'maximum number of decisions, up to 1000', '50')
     .notes(`
-Each process keeps its last requests in memory, and a gateway reports the decisions of all its processes. Other gateways on
-the same Redis keep their own: query the one whose log has the request. Requests with unknown keys, and those refused before a
-decision, are not kept.
+Each process keeps its last requests in memory, and a gateway reports the decisions of all its processes. Other gateways
+on the same Redis keep their own: query the one whose log has the request. Requests with unknown keys, and those refused
+before a decision, are not kept.
 
-The numbers on both sides of -> are the requests left in each bucket before and after the decision. A request is admitted if
-both hold at least 1, and takes 1 from each; a refused one takes nothing. "Local" means that the gateway decided on its own
-while Redis was unavailable.
+The numbers on both sides of -> are the requests left in each bucket before and after the decision. A request is
+admitted if both have at least 1 left, and takes 1 from each; a refused request takes nothing. "Local" means that the
+gateway decided on its own while Redis was unavailable.
 
 Examples:
   ctl keys explain 4fXk20LmQa9z --limit 5

@@ -14,26 +14,27 @@ export interface Kind<T extends Named> {
   /** The singular, such as `key`. */
   readonly noun: string;
   readonly isId: (text: string) => boolean;
-  /** Columns that help to choose between several with the same name. */
+  /** Columns that help the operator to choose between several with the same name. */
   readonly columns: readonly (readonly [title: string, cell: (one: T) => Cell])[];
 }
 
 export interface Found {
   readonly id: string;
-  /** The id, with the name if that was given, for use in prompts. */
+  /** The text for prompts: the id, with the name if the operator gave the name. */
   readonly title: string;
 }
 
-/** The number of similar names that are shown if only a part of a name was given. */
+/** The maximum number of similar names to suggest if no name matches in full. */
 const MOST_SHOWN = 5;
 
 /**
- * Finds one by its id, or by its full name, ignoring case. If several have the name, it prompts on a terminal.
- * An id that none of them has is returned unchanged: the listener reports the error, and a revocation can be repeated.
- * @param all at least those that have the id, or whose names contain the text
- * @param isForGood whether the action is irreversible. A text in the form of an id is then never read as a name, because
- *   the key, secret or token with that id may just have been revoked
- * @throws {AdminError} 404 if none has this name, with the code `usage` if several have it and there is no terminal
+ * Finds a key, secret or token by its id, or by its full name, ignoring case. If several have the name, the operator is
+ * prompted for a choice. An unknown id is returned unchanged, so that the gateway reports the error, and so that a
+ * revocation can be repeated.
+ * @param all the candidates: at least those that have this id, or whose names contain the text
+ * @param isForGood whether the action is irreversible. A text in the form of an id is then never read as a name,
+ *   because the key, secret or token with that id may just have been revoked
+ * @throws {AdminError} 404 if none has this name, or with the code `usage` if several have it and there is no terminal
  */
 export async function findNamed<T extends Named>(
   session: Session,
@@ -47,7 +48,7 @@ export async function findNamed<T extends Named>(
   if (all.some(({ id }) => id === text)) return { id: text, title: text };
   if (isId(text) && (same.length === 0 || isForGood)) {
     for (const { id } of same)
-      session.printNote(`Note: No ${noun} has the id ${text}. It is the name of the ${noun} ${id}.`);
+      session.printNote(`Note: no ${noun} has the id ${text}, but it is the name of the ${noun} ${id}.`);
     return { id: text, title: text };
   }
   if (same.length === 0) {
@@ -73,7 +74,7 @@ export async function findNamed<T extends Named>(
   }
 }
 
-/** Finds one for an action that needs confirmation. If nobody can confirm, skips the search. */
+/** Finds the target of an action that needs confirmation. If nobody can confirm it, skips the search. */
 export const findToConfirm = async (
   session: Session,
   given: string,

@@ -27,7 +27,7 @@ import { colour, harmless, table, timeText } from './text.ts';
 
 export type PlanFile = { readonly [plan in PlanName]?: GivenPlan };
 
-/** Values of a plan as they were typed. null stands for an absent number. */
+/** Values of a plan as the operator typed them. null removes an optional number. */
 export type GivenPlan = { readonly [F in PlanField]?: Plan[F] | null };
 
 export const withGiven = (plan: Plan, given: GivenPlan = {}): Plan =>
@@ -36,7 +36,7 @@ export const withGiven = (plan: Plan, given: GivenPlan = {}): Plan =>
 /** Far more than all fields of all plans need. */
 const MAX_CHARACTERS = 65_536;
 
-/** Returns the whole table, including fields that have their default values. */
+/** Returns the whole table, including fields with their default values. */
 export const inFull = (table: PlanTable): PlanFile =>
   Object.fromEntries(
     PLAN_NAMES.map((plan) => [
@@ -88,7 +88,7 @@ function givenValue(
 ): number | string | null | undefined {
   const known: readonly string[] = fieldsOf(plan);
   if (!known.includes(field)) {
-    faults.push(`${plan} has no ${field}; it has ${known.join(', ')}.`);
+    faults.push(`${plan} has no field ${field}; its fields are ${known.join(', ')}.`);
     return undefined;
   }
   const given = isScalar(node) ? node.value : node;
@@ -156,7 +156,7 @@ export function describeHistory(history: readonly PlanChangeView[]): string {
   return table(['at', 'author', 'action', 'changes', 'reason'], rows);
 }
 
-/** Warns of values that are valid but rarely intended. */
+/** Warns about values that are valid but rarely intended. */
 export function warningsOf({ minute, day, ban_after, ban_grace_seconds, mode }: Plan): string[] {
   const warnings: string[] = [];
   if (mode === 'shadow')

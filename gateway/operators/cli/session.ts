@@ -7,7 +7,7 @@ import { AdminError, type AdminReply, type AdminRequest, exchange, findAdmin } f
 
 export const EXIT = { done: 0, fault: 1, usage: 2, notFound: 3, conflict: 4, notConfirmed: 5 } as const;
 
-/** Sets the exit code of a command that has printed its answer. */
+/** Sets the exit code of a command that has printed its output. */
 export function endWith(code: (typeof EXIT)[keyof typeof EXIT]): void {
   process.exitCode = code;
 }
@@ -19,10 +19,10 @@ export class Session {
     this.#environment = environment;
   }
 
-  /** The options of the current command that concern all commands, or all that make changes. */
+  /** The options that the current command shares with all commands, or with all that make changes. */
   options: { readonly json?: true; readonly yes?: true; readonly author?: string; readonly reason?: string } = {};
 
-  /** @throws {AdminError} if the listener refuses, or does not respond */
+  /** @throws {AdminError} if the gateway refuses the call, or does not respond */
   async exchange(request: AdminRequest): Promise<AdminReply> {
     const reply = await exchange(await findAdmin(this.#environment), this.#withWho(request));
     if (reply.warning !== undefined) this.printNote(`Note: ${reply.warning}`);
@@ -51,22 +51,22 @@ export class Session {
     return this.options.json === true;
   }
 
-  /** Writes a part of a streamed answer to standard output. */
+  /** Writes a part of the output, which may be streamed, to standard output. */
   write(text: string): void {
     process.stdout.write(text);
   }
 
-  /** Writes the answer to standard output: as JSON if requested, otherwise in words. */
+  /** Writes the result to standard output: as JSON if requested, otherwise as text. */
   print(value: unknown, describe: () => string): void {
     this.write(`${this.isJson ? JSON.stringify(value, undefined, 2) : describe()}\n`);
   }
 
-  /** Writes messages to standard error, so that answers can be piped. */
+  /** Writes a message to standard error, so that the output can be piped. */
   printNote(text: string): void {
     process.stderr.write(`${text}\n`);
   }
 
-  /** Shows the progress on one line, if standard error is a terminal and the answer goes elsewhere. */
+  /** Shows the progress on one line, if standard error is a terminal and standard output is not. */
   progress(text: string, isLast: boolean): void {
     if (process.stderr.isTTY && !process.stdout.isTTY) process.stderr.write(`\r${text}${isLast ? '\n' : ''}`);
   }

@@ -6,7 +6,7 @@ import { withTimes } from '../clients.ts';
 
 export type Cell = string | number | undefined;
 
-/** Columns separated by two spaces, without lines. */
+/** Columns separated by two spaces, without borders. */
 const PLAIN = Object.fromEntries(
   ['top', 'bottom', 'left', 'mid', 'right', 'middle'].flatMap((side) =>
     ['', '-mid', '-left', '-right'].map((part) => [`${side}${part}`, '']),
@@ -73,8 +73,8 @@ const timeFormat =
  */
 export const timeText = timeFormat('2030-12-31T00:00:00');
 
-/** Does the same to the millisecond, for events that occur many times a second. */
+/** Like `timeText`, but to the millisecond, for events that occur many times a second. */
 export const preciseTimeText = timeFormat('2030-12-31T00:00:00.000');
 
-/** Does the same to the times in a sentence. */
+/** Formats the times in a sentence, as `timeText` does. */
 export const withTimeTexts = (sentence: string): string => withTimes(sentence, (time) => timeText(time)).join('');

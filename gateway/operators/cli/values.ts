@@ -18,10 +18,13 @@ export const planNumber =
 /** @throws {InvalidArgumentError} for an invalid limit */
 export const limit = planNumber('minute') as (text: string) => number;
 
-/** A limit, or `none` to remove the key's own limit. It cannot be null, which Commander turns into an empty text. */
+/**
+ * A limit, or `none` to remove the key's own limit. The result is not null, which Commander would turn into an empty
+ * text.
+ */
 export const limitOrNone = (text: string): number | 'none' => (text === 'none' ? text : limit(text));
 
-/** The value to send: null removes a limit; undefined, for an option that was not given, leaves it out. */
+/** The value to send: null removes a limit; undefined, if the option was not given, changes nothing. */
 export const orNull = (value: number | 'none' | undefined): number | null | undefined =>
   value === 'none' ? null : value;
 
@@ -38,7 +41,7 @@ export function tag(text: string, before: Tags = {}): Tags {
   return { ...before, [name]: value };
 }
 
-/** Collects tags that a key must have, in their form for a query. @throws {InvalidArgumentError} as above */
+/** Collects tags that a key must have, as text for a query. @throws {InvalidArgumentError} as above */
 export function wantedTag(text: string, before?: string): string {
   const pair = splitTag(text);
   if (pair === undefined) throw new InvalidArgumentError(NO_TAG);
@@ -47,13 +50,13 @@ export function wantedTag(text: string, before?: string): string {
 
 export const TAG_FILTER = [
   '--tag <name=value>',
-  'only for keys with this tag; if repeated, keys must have all of the tags',
+  'limit to keys with this tag; if repeated, keys must have all of the tags',
 ] as const;
 
 /** The option --reason. The session sends it with each change. */
 export const REASON = ['--reason <text>', 'the reason; recorded in the audit log'] as const;
 
-/** Collects names of tags. @throws {InvalidArgumentError} for anything else */
+/** Collects tag names. @throws {InvalidArgumentError} for anything else */
 export function tagName(text: string, before: readonly string[] = []): string[] {
   if (!TAG_NAME.test(text)) throw new InvalidArgumentError(`It must be the name of a tag: ${TAG_NAME_RULE}.`);
   return [...before, text];
@@ -79,7 +82,7 @@ export function seconds(text: string): number {
   return Number(digits) * TYPED_UNITS[(unit || 's') as keyof typeof TYPED_UNITS];
 }
 
-/** Formats a duration in the largest unit in which it is whole, such as `24 hours`. */
+/** Formats a duration in the largest unit that divides it without a remainder, such as `36 hours`. */
 export function lengthText(length: number): string {
   const { unit, name } = UNITS.find(({ unit }) => length % unit === 0) ?? UNITS[3];
   const count = length / unit;

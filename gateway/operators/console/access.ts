@@ -5,7 +5,7 @@ import { ApiError, callApi, keepToken, rememberAuthor, usePolled } from './api.t
 import { ask, showOnce, whyField } from './dialog.ts';
 import { ActionButton, type Column, html, roleInWords, Table, When } from './parts.ts';
 
-/** Access to the console, the admin API and the command line: named tokens, and the log-in. */
+/** Access to the console, the admin API and the command line: named tokens, and the login form. */
 
 /** Lists the tokens, each with a name and a role. */
 export function AccessPage() {
@@ -13,7 +13,7 @@ export function AccessPage() {
   const columns: readonly Column<TokenView>[] = [
     { title: 'Name', show: ({ id, name }) => html`<span class="name">${name}</span><code class="id">${id}</code>` },
     { title: 'Role', show: ({ role }) => roleInWords(role) },
-    { title: 'Since', show: ({ createdAt }) => html`<${When} at=${createdAt} />` },
+    { title: 'Created', show: ({ createdAt }) => html`<${When} at=${createdAt} />` },
     {
       title: 'Action',
       show: (token) =>
@@ -25,7 +25,7 @@ export function AccessPage() {
       <h1>Access</h1>
       <${ActionButton} kind="main" needs="admin" onClick=${askForToken}>Create token<//>
     </div>
-    <p class="note">Give each person or program its own token. The audit log records its name with each change.</p>
+    <p class="note">Give each person or program its own token. The audit log records the token’s name with each change.</p>
     <section class="card" aria-label="Tokens">
       <${Table} label="Tokens" columns=${columns} rows=${value?.tokens} fault=${fault}
         empty="There are no named tokens. Only the shared operators’ token is accepted." />
@@ -60,9 +60,9 @@ function askToRevoke({ id, name }: TokenView): void {
   });
 }
 
-const WRONG_TOKEN = 'This is not the token of this gateway.';
+const WRONG_TOKEN = 'This gateway does not accept this token.';
 
-/** Asks for the operators' token. It is kept only once the gateway has accepted it. */
+/** Asks for an admin token, which is kept only after the gateway has accepted it. */
 export function LogIn({ why, onDone }: { why: string; onDone(): void }) {
   const [fault, setFault] = useState(why);
   const token = useRef<HTMLInputElement>(null);
@@ -100,8 +100,8 @@ export function LogIn({ why, onDone }: { why: string; onDone(): void }) {
           <input id="token" ref=${token} type="password" autocomplete="off" spellcheck=${false} required
             aria-describedby="token-hint" />
           <span id="token-hint" class="note">
-            <code>ADMIN_TOKEN</code> or the content of <code>DATA_DIR/admin-token</code>. It stays in this
-            tab until you log out or close it.
+            <code>ADMIN_TOKEN</code> or the content of <code>DATA_DIR/admin-token</code>. The token stays in
+            this tab until you log out or close the tab.
           </span>
         </div>
         <div class="field">

@@ -1,13 +1,13 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 
 /**
- * The client of the admin API that served this page: calls, what their responses show about the gateway, and polling. The
- * token and the name of the person at this console stay in this tab until logout or until it is closed.
+ * The client of the admin API: calls, polling, and the state of the gateway as its responses show it. The operator's
+ * token and name are kept in this tab until it is closed or the operator logs out.
  */
 
 const TOKEN = 'admin-token';
 const AUTHOR = 'author';
-/** The gateway waits up to 5 seconds for Redis, then queries the result of the change. */
+/** The gateway waits up to 5 seconds for Redis. If the reply is lost, it then finds out whether the change was made. */
 const TIMEOUT_MS = 15_000;
 
 export const keptToken = (): string | null => sessionStorage.getItem(TOKEN);
@@ -24,11 +24,11 @@ export const forgetCaller = (): void => sessionStorage.clear();
 export class ApiError extends Error {
   readonly code: string;
   readonly status: number;
-  /** The wait in seconds; null if the response has none. */
+  /** The value of Retry-After, in seconds; null if the response has none. */
   readonly retryAfter: string | null;
 
   constructor(answer: { message?: string; code?: string }, status: number, retryAfter: string | null) {
-    super(answer.message ?? `The gateway answered with status ${status}.`);
+    super(answer.message ?? `The gateway responded with status ${status}.`);
     this.code = answer.code ?? '';
     this.status = status;
     this.retryAfter = retryAfter;
@@ -41,7 +41,7 @@ interface CallOptions {
   readonly token?: string | null;
   /** Why a change is made. A body with an author has its own reason. */
   readonly reason?: string | undefined;
-  /** Whether it changes nothing, although it is not a GET. */
+  /** Whether the call changes nothing, although it is not a GET. */
   readonly isTrial?: true;
 }
 
@@ -69,7 +69,7 @@ export async function callApi<T = unknown>(
     ? undefined
     : new ApiError((value ?? {}) as { message?: string }, status, received.get('Retry-After'));
   noteAnswer(path, status);
-  // A change may fail although the data can be read.
+  // A change may fail even if the data can be read.
   if (!isChange && readsStore(path)) note('unreadable', status === 503, fault?.message);
   if (fault === undefined) return { body: value as T, etag: received.get('ETag') };
   if (status === 401 && token === keptToken()) dispatchEvent(new Event('token-refused'));
@@ -98,7 +98,7 @@ async function ask(path: string, request: RequestInit): Promise<{ response: Resp
     return { response, text: await response.text() };
   } catch (cause) {
     noteAnswer(path, undefined);
-    throw new Error('The gateway does not answer.', { cause });
+    throw new Error('The gateway does not respond.', { cause });
   }
 }
 
@@ -112,10 +112,10 @@ function read(text: string): unknown {
 
 export const keyPath = (id: string): string => `/keys/${encodeURIComponent(id)}`;
 
-/** A single missed response does not count. */
+/** How many requests in a row must fail before this counts as trouble. */
 const MISSES = 2;
 
-/** The state of the gateway is polled continuously. Without a response for this long, it is unknown. */
+/** The state of the gateway is polled continuously. It is unknown once a response has been missing for this long. */
 const KNOWN_WITHIN_MS = 2_000;
 const STATE = '/traffic';
 
@@ -154,21 +154,21 @@ export function trouble(): Trouble | undefined {
   return [silent, streaks.get('unreadable')].find((streak) => streak !== undefined && streak.misses >= MISSES);
 }
 
-/** What a page shows of the gateway: the last response, and any fault since then. */
+/** The last response to a poll, and any fault since then. */
 export interface Polled<T> {
   readonly value?: T | undefined;
   readonly fault?: Error | undefined;
 }
 
-/** The polls of the page that is shown. */
+/** The polls of the current page. */
 const polls = new Set<() => Promise<void>>();
 
-/** Polls everything at once, so that the page shows a change. */
+/** Polls everything immediately, so that the page shows a change. */
 export const refresh = async (): Promise<void> => void (await Promise.all([...polls].map((poll) => poll())));
 
 /**
  * Polls while the page is visible. Each call waits for the previous response.
- * @param name identifies what is polled, as a path does: a new name clears the value
+ * @param name identifies what is polled, for example by its path. A new name clears the value
  * @param ask may throw
  */
 export function usePolled<T>(name: string, everyMs: number, ask: () => Promise<T> = () => bodyOf<T>(name)): Polled<T> {

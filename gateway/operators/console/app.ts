@@ -17,7 +17,7 @@ import { RequestsPage } from './requests.ts';
 import { followLinks, navigate, type Route, useRoute } from './router.ts';
 import { clock, counted, relative, upperFirst } from './words.ts';
 
-/** The frame of all pages: log-in, menu, search, and the state of the gateway. */
+/** The frame of all pages: login, menu, search, and the state of the gateway. */
 
 const VIEWS: Readonly<Record<PageName, (props: { route: Route }) => Content>> = {
   overview: OverviewPage,
@@ -33,7 +33,7 @@ const VIEWS: Readonly<Record<PageName, (props: { route: Route }) => Content>> = 
   nowhere: NowherePage,
 };
 
-/** Logs in, shows the page of the address, and logs out. */
+/** Shows the login form or, after login, the page of the current URL. */
 function App() {
   const [isLoggedIn, setLoggedIn] = useState(keptToken() !== null);
   const [why, setWhy] = useState('');
@@ -58,7 +58,7 @@ function App() {
 
 function Console({ onLogOut }: { onLogOut(): void }) {
   const route = useRoute();
-  // This is polled only because the first call may fail.
+  // This never changes. It is polled because the first call may fail.
   const { value: caller } = usePolled<CallerAnswer>('/whoami', 60_000);
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
@@ -104,7 +104,7 @@ const isIn = (page: string, shown: PageName): boolean => page === (shown === 'ke
 function StateOfGateway() {
   const { value } = usePolled<TrafficAnswer>('/traffic', 1_000);
   const [, render] = useState(0);
-  // An unanswered request does not end its poll, so a timer renders the state again.
+  // A poll without a response does not render anything, so a timer does.
   useEffect(() => {
     const timer = setInterval(() => render(Date.now()), 500);
     return () => clearInterval(timer);
@@ -131,10 +131,10 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
   const warning = (title: string): State => ({ kind: 'warning', title, text: 'See Health.' });
   const since = found?.since.toISOString();
   if (found?.kind === 'silent')
-    return bad('No answer', 'The gateway does not answer. The data on this page is out of date.', since);
+    return bad('No response', 'The gateway does not respond. The data on this page is out of date.', since);
   if (traffic?.mode === 'local') {
     const text = 'Decisions are local. This gateway uses the last known data, and keys that it has not seen get 503.';
-    return bad('Redis is away', text, traffic.modeSince);
+    return bad('Redis is unavailable', text, traffic.modeSince);
   }
   if (found?.kind === 'unreadable')
     return bad('Data cannot be read', `${found.why} The data on this page is out of date.`, since);
@@ -142,7 +142,7 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
   const { planTable, workers, health } = traffic;
   if (planTable.rejectedValues > 0) return warning(`${counted(planTable.rejectedValues, 'plan value')} not in force`);
   if (workers !== undefined && workers.serving < workers.wanted)
-    return warning(`${workers.serving} of ${workers.wanted} workers serve`);
+    return warning(`${workers.serving} of ${workers.wanted} workers running`);
   if (health === undefined) return { kind: 'good', title: 'All well', text: 'Every limit is exact.' };
   const text = `${/^(are|have|were) /.test(health.found) ? 'They' : 'It'} ${health.found.replace(/\.$/, '')}.`;
   if (health.status !== 'unknown') return bad(upperFirst(health.about), text, health.since);

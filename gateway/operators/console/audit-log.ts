@@ -46,7 +46,7 @@ const SPECS: readonly FilterSpec[] = [
   { name: 'to', label: 'To', type: 'time' },
 ];
 
-/** Shows the entries that the address selects. */
+/** Shows the entries that the URL selects. */
 export function AuditLogPage({ route }: { route: Route }) {
   const filters = filtersIn(SPECS, route.query);
   const after = route.query.get('after');
@@ -55,7 +55,7 @@ export function AuditLogPage({ route }: { route: Route }) {
       <h1>Audit log</h1>
       <${Download} filters=${filters} />
     </div>
-    <p class="note">The audit log records each change of keys, bans, plans and tokens. Only the newest entries are kept here; older ones are in the gateways’ logs.</p>
+    <p class="note">The audit log records each change to keys, bans, plans and tokens. Only the newest entries are kept here; older ones are in the gateways’ logs.</p>
     <${Filters} specs=${SPECS} route=${route} />
     <section class="card" aria-label="Audit log">
       <${AuditList} asked=${{ ...filters, ...(after !== null && { after }) }} limit=${50} pages=${route}
@@ -109,11 +109,11 @@ interface AuditListProps {
   /** Whether the page already names the target. */
   readonly isOfOneTarget?: boolean;
   readonly empty: string;
-  /** The page whose address selects a part of the list. Without it, there is no pager. */
+  /** The page whose URL selects a part of the list. Without it, there is no pager. */
   readonly pages?: Route;
 }
 
-/** Lists entries, the newest first. */
+/** Lists entries, newest first. */
 function AuditList({ asked, limit, isOfOneTarget = false, empty, pages }: AuditListProps) {
   const read = () => readEntries(bodyOf, asked, limit);
   const { value, fault } = usePolled(`audit ${JSON.stringify(asked)}`, 5_000, read);
@@ -177,7 +177,7 @@ const FIELDS: Readonly<Record<string, string>> = {
   seconds: 'Ban time in seconds',
 };
 
-/** Names a field of a key, a secret, a ban or a token, or of the plan table, such as `free.minute`. */
+/** Describes a field of a key, a secret, a ban or a token, or of the plan table, such as `free.minute`. */
 function recordedFieldInWords(field: string): string {
   if (field.includes('.')) return tableFieldInWords(field);
   return FIELDS[field] ?? upperFirst(fieldInWords(field));

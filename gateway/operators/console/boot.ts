@@ -1,6 +1,6 @@
 /**
  * Loads the console. If loading is interrupted, for example by a restart of the gateway or a change of network, the
- * browser never loads the module again, so the page is reloaded.
+ * browser does not try the module again, so the page is reloaded.
  */
 
 import('./app.ts').catch(() => {

@@ -30,11 +30,11 @@ interface ChartProps {
   readonly marks?: readonly Mark[];
   readonly step: Step;
   format(value: number | null): string;
-  /** Adds text to the values below the pointer. */
+  /** Adds text to the values at the pointer. */
   noteAt?(index: number): string;
 }
 
-/** A card with a chart. Its legend shows the values below the pointer, and a table lists all of them. */
+/** A card with a chart. Its legend shows the values at the pointer, and a table lists all values. */
 export function Chart(props: ChartProps) {
   const { title, actions, times, series, marks = [], step, format, noteAt } = props;
   const place = useRef<HTMLDivElement>(null);
@@ -139,9 +139,9 @@ const CLOCK = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-dig
 const DATE = { day: 'numeric', month: 'short', timeZone: 'UTC' } as const;
 
 /**
- * Each step with the whole numbers of steps between two times on the axis (fractions would repeat the same text), the
- * formats of times on the axis and elsewhere, and the ranges to choose from, in full steps and in words. The current,
- * unfinished step is shown too. The gateway keeps no older data.
+ * For each step: the possible distances between labels on the axis, in whole steps, because fractions would repeat a
+ * label; the formats of times on the axis and elsewhere; and the ranges to choose from, in full steps and in words. The
+ * current, unfinished step is shown in addition. The gateway keeps no data older than the longest range.
  */
 const STEPS = {
   minute: {
@@ -183,7 +183,7 @@ function colorOf(name: string): string {
 
 /**
  * @param read returns the current properties
- * @param point called with the index below the pointer, or with undefined once the pointer has left
+ * @param point called with the index at the pointer, or with undefined once the pointer has left
  */
 function optionsOf(read: () => ChartProps, width: number, point: (index: number | undefined) => void): uPlot.Options {
   const { series, step, format } = read();
@@ -236,7 +236,7 @@ function optionsOf(read: () => ChartProps, width: number, point: (index: number 
   };
 }
 
-/** Finds values without a neighbour. No line leads to them, so each is drawn as a dot. */
+/** Finds values without a neighbour. No line connects them, so each is drawn as a dot. */
 function lonely({ data }: uPlot, series: number): number[] {
   const values = data[series] ?? [];
   const isKnown = (at: number) => typeof values[at] === 'number';
@@ -281,7 +281,7 @@ export function useTimeRange(step: Step): readonly [length: number, buttons: Con
   return [length, buttons];
 }
 
-/** Returns the Unix times in seconds of some full steps, and of the one that contains `now`. */
+/** Returns the starts of `length` full steps and of the current one, in Unix seconds. */
 export function timesUpTo(now: number, step: Step, length: number): number[] {
   const { seconds } = STEPS[step];
   const last = Math.floor(now / seconds) * seconds;

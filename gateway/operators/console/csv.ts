@@ -55,7 +55,7 @@ function cell(value: Cell): string {
   return QUOTED.test(text) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** Formats changes on one line of text. */
+/** Formats changes as one line of text. */
 export const changesInWords = (changes: ActivityView['changes']): string =>
   changes
     .map(({ field, from, to }) => {

@@ -4,7 +4,7 @@ import { author, keptToken, refresh, rememberAuthor } from './api.ts';
 import { type Content, html } from './parts.ts';
 
 /**
- * Dialogs with text to read, fields to fill in, and an action to confirm, one at a time; and messages about finished
+ * Dialogs with text, fields and an action to confirm, of which only one is open at a time; and messages about finished
  * actions.
  */
 
@@ -15,10 +15,10 @@ interface Question {
   readonly isDangerous?: boolean;
   /** Shown between the title and the fields. */
   readonly content?: Content;
-  /** Whether a dialog with nothing to confirm may close now. @param isPressed whether its button was pressed */
+  /** Whether a dialog without an action may close now. @param isPressed whether its button was pressed */
   mayClose?(isPressed: boolean): boolean;
   /**
-   * Receives the values by name, with empty ones undefined. If it throws, the dialog stays open and shows the errors at
+   * Receives the values by name; empty ones are undefined. If it throws, the dialog stays open and shows the errors at
    * their fields. It may open the next dialog.
    */
   act?(values: Values): Promise<unknown>;
@@ -54,7 +54,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
   const [{ faults, rest }, setFound] = useState(NO_FAULTS);
   const [isBusy, setBusy] = useState(false);
 
-  // This runs in the same step as the change of the page. Otherwise, no element would have the focus in between.
+  // A layout effect runs in the same step as the change to the page, so that some element always has the focus.
   useLayoutEffect(() => {
     const shown = dialog.current;
     // The first field gets the focus. Closing returns it to the element that had it.
@@ -82,10 +82,10 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     setBusy(false);
   }
 
-  // Escape and Back close a dialog. A script cannot always prevent that, so one that may not close yet opens again.
+  // Escape and Back close a dialog. A script cannot always prevent that, so a dialog that may not close yet reopens.
   const closed = () => (mayClose?.(false) === false ? dialog.current?.showModal() : onClose());
   const kind = isDangerous ? 'main danger' : 'main';
-  // The focus is here, so that a repeated key press does not confirm an action that cannot be undone.
+  // For dangerous actions, Cancel has the focus, so that a repeated key press does not confirm them.
   const cancelButton = html`<button type="button" autofocus=${isDangerous} onClick=${onClose}>Cancel</button>`;
   return html`
     <dialog ref=${dialog} aria-labelledby="dialog-title" onClose=${closed}>
@@ -116,7 +116,9 @@ export class FieldFaults extends Error {
   }
 }
 
-/** Reads a form by the names of its fields. Empty fields are undefined; boxes with the same name are joined with commas. */
+/**
+ * Reads a form by the names of its fields. Empty fields are undefined; boxes with the same name are joined with commas.
+ */
 function valuesOf(form: HTMLFormElement): Values {
   const data = new FormData(form);
   const textOf = (name: string) =>
@@ -218,7 +220,7 @@ export function askedOf({ author: name, reason }: Values): { author: string; rea
 /** Shows a whole key, only once. Closing the dialog removes it from the page. */
 export const showKey = (name: string, apiKey: string): void => showOnce(`The key of ${name}`, 'API key', apiKey);
 
-/** Shows any secret text, only once. If it was not copied, closing must be confirmed once. */
+/** Shows a secret text, only once. If the text was not copied, the operator must confirm that the dialog closes. */
 export function showOnce(title: string, label: string, text: string): void {
   const closing = { mayClose: (_isPressed: boolean) => true };
   const content = html`<${WholeText} label=${label} text=${text} closing=${closing} />`;
@@ -254,7 +256,7 @@ function WholeText({ label, text, closing }: WholeTextProps) {
     setNote('');
   }
 
-  /** A part of the key that is copied by hand does not count. */
+  /** Does not count if only a part of the text is copied. */
   function wasCopiedByHand({
     currentTarget: { selectionStart, selectionEnd },
   }: {
@@ -263,7 +265,7 @@ function WholeText({ label, text, closing }: WholeTextProps) {
     if (selectionEnd - selectionStart === text.length) wasCopied();
   }
 
-  /** Without a clipboard, as on another host without TLS, the key is selected so that it can be copied by hand. */
+  /** Without a clipboard, for example on another host without TLS, the text is selected to be copied by hand. */
   async function copy() {
     try {
       await navigator.clipboard.writeText(text);

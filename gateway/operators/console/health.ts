@@ -16,7 +16,7 @@ const COLUMNS: readonly Column<SeenFinding>[] = [
 export function HealthPage() {
   const state = usePolled<TrafficAnswer>('/traffic', 1_000);
   const bad = state.value?.findings ?? [];
-  // If the result of a quick check changes, earlier results of the others may be out of date: all checks run again.
+  // When the result of a quick check changes, earlier results of the doctor may be out of date, so it runs again.
   const results = bad.map(({ about, status }) => `${about} ${status}`).join();
   const checks = usePolled(`/doctor ${results}`, bad.length === 0 ? 10_000 : 2_000, () =>
     bodyOf<DoctorAnswer>('/doctor'),
@@ -42,7 +42,7 @@ export function HealthPage() {
   `;
 }
 
-/** Merges the doctor's findings with the failed quick checks, which run more often. The worst come first. */
+/** Merges the doctor's findings with the failed quick checks, which run more often. The worst ones come first. */
 function newestOf(all: readonly SeenFinding[], bad: readonly SeenFinding[]): SeenFinding[] {
   const others = all.filter(({ about }) => !bad.some((one) => one.about === about));
   return [...bad, ...others].toSorted((a, b) => rank(a) - rank(b));
@@ -50,7 +50,7 @@ function newestOf(all: readonly SeenFinding[], bad: readonly SeenFinding[]): See
 
 const rank = ({ status }: SeenFinding): number => ['fault', 'unknown', 'warning', 'good'].indexOf(status);
 
-/** Finds the failed check of a part, if any. It takes precedence over the results of the last requests to that part. */
+/** Finds the failed check of a dependency. It takes precedence over the results of the last requests to it. */
 const findingAbout = ({ findings }: TrafficAnswer, about: string): SeenFinding | undefined =>
   findings.find((one) => one.about === about);
 
@@ -76,11 +76,11 @@ function Gateway(state: TrafficAnswer) {
   `;
   const serving =
     workers &&
-    html`<span class=${`badge ${workers.serving < workers.wanted ? 'warning' : 'good'}`}>${workers.serving} of ${workers.wanted} workers serve</span>`;
+    html`<span class=${`badge ${workers.serving < workers.wanted ? 'warning' : 'good'}`}>${workers.serving} of ${workers.wanted} workers running</span>`;
   const facts = [
     ['Decisions', decisions],
     ['Started', html`<${When} at=${since} />`],
-    ['Processes', serving ?? '1 process serves'],
+    ['Processes', serving ?? '1 process running'],
     ['Since the start', totalsInWords(totals)],
   ];
   return html`<${Facts} of=${facts} />`;
@@ -143,7 +143,7 @@ const MODES: Readonly<Record<Redis['mode'], string>> = {
 
 const nothing = html`<span class="note">none yet</span>`;
 
-/** Shows the cores as the requests of clients experience them. */
+/** Shows how clients' requests fare at each core. */
 function CoresCard({ value: state, fault }: Polled<TrafficAnswer>) {
   const columns: readonly Column<Core>[] = [
     { title: 'Core', show: ({ origin }) => html`<code>${origin}</code>` },
@@ -192,14 +192,14 @@ function CoreState({ core: { origin, state, seenBy, since, reason }, of }: { cor
   `;
 }
 
-/** Shows the connection over which decisions are made, and its speed. */
+/** Shows the connection that decisions use, and its latency. */
 function RedisFacts(state: TrafficAnswer) {
   const { redis, processes } = state;
   const { mode, connected, since, lastCall, p99, missedDeadlines } = redis;
   const finding = findingOfRedis(state);
   if (mode === 'embedded') return html`<${Facts} of=${[['Redis', MODES[mode]]]} />`;
   const isWell = connected === processes;
-  const text = isWell ? 'Connected' : processes > 1 ? `${connected} of ${processes} workers connected` : 'Away';
+  const text = isWell ? 'Connected' : processes > 1 ? `${connected} of ${processes} workers connected` : 'Disconnected';
   const facts = [
     ['Redis', MODES[mode]],
     [
@@ -224,7 +224,7 @@ const workerColumns = (state: TrafficAnswer): readonly Column<Worker>[] => [
     show({ worker, pid }) {
       const finding = findingAbout(state, `worker ${worker}`);
       if (pid !== undefined && finding !== undefined) return html`<${Found} ...${finding} />`;
-      return html`<span class=${`badge ${pid === undefined ? 'fault' : 'good'}`}>${pid === undefined ? 'Does not serve' : 'Serves'}</span>`;
+      return html`<span class=${`badge ${pid === undefined ? 'fault' : 'good'}`}>${pid === undefined ? 'Not running' : 'Running'}</span>`;
     },
   },
   { title: 'Since', show: ({ since }) => html`<${When} at=${since} />` },

@@ -14,7 +14,7 @@ import { planInWords, toIso, toLocal } from './words.ts';
 const numberOf = (text: string | undefined): number | null =>
   text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : null;
 
-/** The fields for a duration. The first one is named as in the admin API. */
+/** The fields for a duration. @param name the name of the first one, as in the admin API */
 const lengthFields = (name: string, label: string, value: string): FieldSpec[] => [
   { name, label, value, type: 'number', maxlength: 10 },
   { name: 'unit', label: 'Unit', options: Object.entries({ 60: 'minutes', 3600: 'hours', 86400: 'days' }) },
@@ -40,7 +40,7 @@ const fieldsOf = (key?: KeyView): FieldSpec[] => [
     value: key?.minute?.toString() ?? '',
     type: 'number',
     maxlength: 10,
-    hint: 'Leave empty for the limit of the plan.',
+    hint: 'Leave empty for the plan’s limit.',
   },
   { name: 'day', label: 'Own limit per day', value: key?.day?.toString() ?? '', type: 'number', maxlength: 10 },
   {
@@ -144,12 +144,12 @@ export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>): void {
 
 export function askToLiftBan({ id, name }: Pick<KeyView, 'id' | 'name'>): void {
   ask({
-    title: `Lift the ban of ${name}?`,
+    title: `Lift the ban on ${name}?`,
     content: html`<p>Its requests are admitted again, within its limits. Its place in line, its strikes and its series of bans are cleared, so the next ban is as short as the first one. Used requests are not restored; to restore them, reset the limits.</p>`,
     fields: [whyField],
     confirm: 'Lift ban',
     act: ({ reason }) => callApi('DELETE', `${keyPath(id)}/ban`, { reason }),
-    done: `The ban of ${name} has been lifted.`,
+    done: `The ban on ${name} has been lifted.`,
   });
 }
 
@@ -157,7 +157,7 @@ export function askToReset({ id, name }: KeyView): void {
   ask({
     title: `Reset the limits of ${name}?`,
     content: html`<p>The key gets a fresh start: its requests per minute and per day are all available again, any ban is lifted, and its place in line, its strikes and its series of bans are cleared.</p>
-      <p>Lifting a ban does not restore used requests. Neither action changes the counts of admitted and refused requests.</p>`,
+      <p>Lifting a ban alone does not restore used requests. The counts of admitted and refused requests are kept.</p>`,
     fields: [whyField],
     confirm: 'Reset limits',
     act: ({ reason }) => callApi('POST', `${keyPath(id)}/reset`, { body: {}, reason }),

@@ -87,7 +87,7 @@ function StateNote(key: KeyView) {
   const { state, bannedUntil, banReason, expiresAt, tooSmall, waitSeconds } = key;
   if (bannedUntil !== undefined)
     return html`<p class="notice bad">
-      Banned ${runningBan(key)}, among the recent requests of all gateways.
+      Banned ${runningBan(key)}. Refusals are counted among the recent requests on all gateways.
       ${banReason === undefined ? ` It kept sending more than nine times its limit, without a pause. The next ban within a day is twice as long.` : ` Reason: ${banReason}`}
     </p>`;
   if (state === 'disabled') return html`<p class="notice">An operator has disabled this key. Its requests get 401.</p>`;
@@ -116,7 +116,7 @@ function About({ createdAt, expiresAt, lastUsedAt, admitted, refused, shadowed }
   const when = (at: string | undefined, none: string) => (at === undefined ? none : html`<${When} at=${at} />`);
   const requests = html`
     ${`${number(admitted)} admitted, ${number(refused)} refused `}
-    ${shadowed !== undefined && html`<span class="note">${number(shadowed)} only because of shadow mode</span>`}
+    ${shadowed !== undefined && html`<span class="note">${number(shadowed)} of these only because of shadow mode</span>`}
   `;
   const facts = [
     ['Last used', when(lastUsedAt, 'never')],
@@ -143,7 +143,7 @@ function KeyUse({ id }: { id: string }) {
 interface UseProps {
   readonly title: string;
   readonly step: Step;
-  /** Times without requests are missing from it, and shown as 0. */
+  /** It lacks minutes or days without requests, which are shown as 0. */
   readonly used: KeyUsageAnswer[`${Step}s`];
   readonly now: number;
 }
@@ -156,7 +156,7 @@ function Use({ title, step, used, now }: UseProps) {
     return { label, color: of, kind: 'bars', values: times.map((at) => byTime.get(at)?.[of] ?? 0) };
   };
   const series = [bars('Admitted', 'admitted'), bars('Refused', 'refused')];
-  // Refusals by a ban are known only while the gateways keep the requests.
+  // Refusals by a ban are known only as long as the gateways remember the requests.
   if (step === 'minute') series.push(bars('Refused by a ban', 'banned'));
   return html`<${Chart} ...${{ title, actions, step, times, series, format: number }} />`;
 }
@@ -219,7 +219,7 @@ const fieldsOf = (secret?: SecretView): FieldSpec[] => [
     label: 'Expires',
     type: 'datetime-local',
     value: toLocal(secret?.expiresAt),
-    hint: 'Empty: never.',
+    hint: 'Leave empty for no expiry.',
   },
 ];
 
@@ -253,7 +253,7 @@ function askForSecretChanges(key: KeyView, secret: SecretView): void {
     fields: fieldsOf(secret),
     confirm: 'Save',
     async act(values) {
-      // An expiry that is not edited keeps its seconds, and may be in the past by now.
+      // An expiry that is not edited is not sent: its field shows no seconds, and it may be in the past by now.
       const isSameEnd = (values.expiresAt ?? '') === toLocal(secret.expiresAt);
       const end = isSameEnd ? {} : { expiresAt: toIso(values.expiresAt) ?? null };
       await callApi('PATCH', secretPath(key, secret), { body: { ...givenIn(values), ...end } });
@@ -265,7 +265,7 @@ function askForSecretChanges(key: KeyView, secret: SecretView): void {
 function askToRevoke(key: KeyView, secret: SecretView): void {
   ask({
     title: `Revoke the secret ${secret.name}?`,
-    content: html`<p>Requests with it will be refused. The other secrets of ${key.name} stay as they are.</p>`,
+    content: html`<p>Requests with this secret will be refused. The other secrets of ${key.name} keep working.</p>`,
     confirm: 'Revoke secret',
     isDangerous: true,
     act: () => callApi('DELETE', secretPath(key, secret)),

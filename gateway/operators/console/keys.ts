@@ -58,7 +58,7 @@ const COLUMNS: readonly Column<KeyView>[] = [
 /** Shown if the page no longer exists, for example because keys were revoked. */
 const PAST_THE_END = 'The list ends before this page.';
 
-/** Lists all keys, or those that the address selects. */
+/** Lists all keys, or those that the URL selects. */
 export function KeysPage({ route }: { route: Route }) {
   const { query } = route;
   const offset = Number(query.get('offset') ?? 0) || 0;
@@ -119,7 +119,7 @@ export function BansPage({ route }: { route: Route }) {
   ];
   return html`
     <h1>Bans</h1>
-    <p class="note">Each further ban of a key within a day is twice as long. A key that respects Retry-After is never banned.</p>
+    <p class="note">Each further ban on a key within a day is twice as long. A key that respects Retry-After is never banned.</p>
     <section class="card" aria-label="Bans">
       <${Table} label="Bans" columns=${columns} rows=${value?.bans} fault=${fault}
         empty=${offset > 0 ? PAST_THE_END : 'No key is banned.'} />
@@ -128,7 +128,7 @@ export function BansPage({ route }: { route: Route }) {
   `;
 }
 
-/** With many keys, usage takes long to read; it also changes slowly. */
+/** Usage takes long to read if there are many keys, and it changes slowly. */
 const USAGE_EVERY_MS = 60_000;
 /** The CSV file contains all rows. */
 const ROWS_SHOWN = 100;

@@ -103,7 +103,7 @@ const Tile = ({ name, value, note, color }: Readonly<Record<'name' | 'value' | '
 const keysNote = (minute: MinuteReport | undefined): string =>
   minute === undefined || minute.banned === 0 ? '' : `of ${counted(minute.bannedKeys, 'banned key')}`;
 
-/** Shows the changes of plans since a time as marks in the chart. */
+/** Converts the changes to plans since a time to marks in a chart. */
 const marksOf = (changes: readonly PlanChangeView[], from: number): Mark[] =>
   changes
     .map(({ at, author, changes: made }) => ({

@@ -1,6 +1,6 @@
-/** The names of pages in addresses, and their titles. The gateway loads this file too, so it imports nothing. */
+/** The names of pages in URLs, and their titles. The gateway loads this file too, so it imports nothing. */
 
-/** The pages in the menu, in its order. */
+/** The pages in the menu, in order. */
 export const MENU = {
   overview: 'Overview',
   keys: 'Keys',

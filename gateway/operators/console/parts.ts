@@ -43,7 +43,7 @@ export const StateOf = (key: KeySummary) =>
       : html`<span class="note">${runningBan(key)}</span>`
   }`;
 
-/** Notes a ban in places that do not show the state of the key. */
+/** Shows a ban in places that do not show the state of the key. */
 export const BanNote = ({ ban }: { ban: BanView | undefined }) =>
   ban !== undefined && html`<span class="note">banned ${runningBan(ban)}</span>`;
 
@@ -179,9 +179,9 @@ export const Stale = ({ fault }: { fault: Error | undefined }) =>
 
 interface ActionButtonProps {
   readonly kind?: string;
-  /** The lowest role that may use it. */
+  /** The lowest role that may use the button. */
   readonly needs?: Role;
-  /** What it changes, for screen readers, if only its row shows that. */
+  /** What the button changes, for screen readers, if that is visible only from its row. */
   readonly of?: string;
   onClick(): unknown;
   readonly children: Content;
@@ -205,7 +205,7 @@ export const roleInWords = (role: string): string => ROLE_WORDS[role as Role]?.s
 /** Who is logged in; undefined until the gateway has responded. */
 export const Caller = createContext<CallerAnswer | undefined>(undefined);
 
-/** A filter of a list, kept in the address of the page. Without a type it is text. */
+/** A filter of a list, kept in the URL of the page. Without a type it is text. */
 export interface FilterSpec {
   readonly name: string;
   readonly label: string;
@@ -222,14 +222,14 @@ export interface FilterSpec {
 /** Values of filters by name. The names are those of the admin API. */
 export type FilterValues = Readonly<Record<string, string>>;
 
-/** Reads the filters in an address. */
+/** Reads the filters in the query of a URL. */
 export const filtersIn = (specs: readonly FilterSpec[], query: URLSearchParams): FilterValues =>
   Object.fromEntries(specs.map(({ name }) => [name, query.get(name) ?? '']).filter(([, value]) => value !== ''));
 
-/** A form that keeps its filters in the address of the page. */
+/** A form that keeps its filters in the URL of the page. */
 export function Filters({ specs, route: { page, query } }: { specs: readonly FilterSpec[]; route: Route }) {
   const form = useRef<HTMLFormElement>(null);
-  // Fields are set only when the address changes, not with each response, which would overwrite text being typed.
+  // Fields are set only when the URL changes. Setting them with each response would overwrite text being typed.
   useEffect(() => form.current?.reset(), [query.toString()]);
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -276,13 +276,13 @@ const choose = ({ target }: Event) => (target as HTMLSelectElement).form?.reques
 const typedOf = ({ type }: FilterSpec, value: string): string =>
   type === 'time' ? (Number.isNaN(Date.parse(value)) ? '' : toLocal(value)) : value;
 
-/** A time that was not edited stays as it was, because its field shows neither milliseconds nor the offset from UTC. */
+/** A time that was not edited is kept, because its field shows neither milliseconds nor the offset from UTC. */
 function filterOf(spec: FilterSpec, typed: string, before: string): string {
   if (spec.type !== 'time') return searchText(typed).text;
   return Date.parse(typed) === Date.parse(typedOf(spec, before)) ? before : (toIso(typed) ?? '');
 }
 
-/** Saves a CSV file. Calls of the admin API need a token, which a plain link would not send. */
+/** Saves a CSV file. The admin API requires a token, which a plain link would not send. */
 export function download(name: string, csv: string): void {
   const url = URL.createObjectURL(new Blob([csv], { type: 'text/csv;charset=utf-8' }));
   const link = document.createElement('a');

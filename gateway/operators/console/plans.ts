@@ -133,7 +133,7 @@ function form(plan: PlanName, seen: Seen): void {
     if (options !== undefined)
       return { ...common, options: options.map((one) => [one, upperFirst(one)]), hint: ofChoice };
     const absent = whenAbsent(field);
-    const hint = `Now ${valueInWords(value)}.${absent === undefined ? '' : ` Empty: ${absent}.`}`;
+    const hint = `Now ${valueInWords(value)}.${absent === undefined ? '' : ` Leave empty for ${absent}.`}`;
     return { ...common, type: 'number', maxlength: 20, hint };
   });
   ask({
@@ -165,7 +165,7 @@ const differencesIn = (plan: PlanName, { values: now }: Seen, typed: Values) =>
 interface Review {
   readonly plan: PlanName;
   readonly seen: Seen;
-  /** Only values that differed when typed: after a conflict, all other values are those in force. */
+  /** Only the values that the operator changed. After a conflict, all others are the values then in force. */
   readonly typed: Values;
   /** Shown at the top if somebody else made a change first. */
   readonly note?: string;
@@ -257,7 +257,7 @@ function trialInWords(trial: Trial | Error | undefined) {
     `;
   return html`
     <p>
-      These limits would have refused at least <b>${number(refused)}</b>${` of ${counted(requests, 'request')} (${percent(refused, requests)}), of `}
+      These limits would have refused at least <b>${number(refused)}</b>${` of ${counted(requests, 'request')} (${percent(refused, requests)}), from `}
       at least <b>${number(affected.length)}</b>${` of ${counted(keys, 'key')}.${scope}`}
     </p>
     <ul class="plain">

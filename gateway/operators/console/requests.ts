@@ -44,7 +44,7 @@ const SPECS: readonly FilterSpec[] = [
   { name: 'to', label: 'To', type: 'time' },
 ];
 
-/** Lists the last requests on all gateways, or those that the address selects. */
+/** Lists the last requests on all gateways, or those that the URL selects. */
 export function RequestsPage({ route }: { route: Route }) {
   const filters = filtersIn(SPECS, route.query);
   const after = route.query.get('after');
@@ -87,11 +87,11 @@ interface RequestListProps {
   /** Whether a single request is opened at once. */
   readonly opensOnlyOne?: boolean;
   readonly empty: string;
-  /** The page whose address selects a part of the list. Without it, there is no pager. */
+  /** The page whose URL selects a part of the list. Without it, there is no pager. */
   readonly pages?: Route;
 }
 
-/** Lists requests on all gateways, the newest first. While one of them is open, the list stays as it is. */
+/** Lists requests on all gateways, newest first. While one of them is open, the list is not updated. */
 export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty, pages }: RequestListProps) {
   const [chosen, setChosen] = useState<ReadonlyMap<string, boolean>>(new Map());
   const held = useRef<RequestsAnswer>(undefined);
@@ -104,7 +104,7 @@ export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty
   const rows = value?.requests;
   const isOpen = (request: RequestView) => chosen.get(idOf(request)) ?? (opensOnlyOne && rows?.length === 1);
   const open = rows?.filter(isOpen) ?? [];
-  // A request that is in progress will have another status.
+  // A request in progress does not stop the updates, because its status is still unknown.
   held.current = open.length > 0 && open.every(({ status }) => status !== undefined) ? value : undefined;
   const more = {
     of: (request: RequestView) => html`<${RequestDetails} of=${request} leadsToKey=${hasKeys} />`,
@@ -162,7 +162,7 @@ function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
   `;
 }
 
-/** Says when requests of the key work again, as its present state shows: that may have changed since. */
+/** Says when requests of the key work again, by the key's current state, which may have changed since the refusal. */
 function Again({ at, keyId, outcome }: { at: string; keyId: string; outcome: RequestView['outcome'] }) {
   const { value: key, fault } = usePolled<KeyView>(keyPath(keyId), 10_000);
   if (fault instanceof ApiError && fault.status === 404) return 'The key has been revoked since.';
@@ -181,7 +181,7 @@ function Again({ at, keyId, outcome }: { at: string; keyId: string; outcome: Req
 const withLocalTimes = (text: string): Content =>
   withTimes(text, (time) => html`<time datetime=${time}>${clockToSecond(time)}</time>`);
 
-const DECIDED_BY = { local: 'the gateway, while Redis was away', shared: 'the limits shared by all gateways' };
+const DECIDED_BY = { local: 'the gateway, while Redis was unavailable', shared: 'the limits shared by all gateways' };
 
 function FactsOf(request: RequestView) {
   const { decision, gateway, requestId } = request;
@@ -273,10 +273,10 @@ const bucketInWords = ({ before, after, limit }: Bucket): string =>
 /** Rounds down to two decimals, because a bucket with 0.999 has no request left. */
 const tokens = (value: number): string => number(Math.floor(value * 100) / 100);
 
-/** The anchor of the runbook's section for a request; undefined if there is none. */
+/** The anchor of the runbook section for a request; undefined if there is none. */
 function runbookPageOf({ status, outcome, code }: RequestView): string | undefined {
   if (status === undefined || status === LEFT || status < 400) return undefined;
-  // The core has refused it, so the request itself must change.
+  // The core refused the request, so the client must change it.
   if (outcome === 'admitted' && status < 500) return undefined;
   return OF_OUTCOMES[outcome] ?? OF_CODES[code ?? ''];
 }

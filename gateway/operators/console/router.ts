@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { type PageName, TITLES } from './page-names.ts';
 
-/** The addresses of the pages. Each can be reloaded, and sent to a colleague. */
+/** The URLs of the pages. Each can be reloaded, and sent to a colleague. */
 
 export interface Route {
   readonly page: PageName;
@@ -15,7 +15,7 @@ export function routeOf(address: string): Route {
   return { page: Object.hasOwn(TITLES, name) ? (name as PageName) : 'nowhere', query };
 }
 
-/** @param how `replace` while a filter is typed, so that the browser's Back leaves the page */
+/** @param how `replace` for a change of filters, so that the browser's Back leaves the page */
 export function navigate(to: string, how: 'push' | 'replace' = 'push'): void {
   if (how === 'push') history.pushState(undefined, '', to);
   else history.replaceState(undefined, '', to);
@@ -36,7 +36,7 @@ export function useRoute(): Route {
   return routeOf(address);
 }
 
-/** Links within the console do not reload the page. Other clicks, such as Ctrl-click, are left to the browser. */
+/** Follows links within the console without a reload. Other clicks, such as Ctrl-click, are left to the browser. */
 export function followLinks(): void {
   document.addEventListener('click', (event) => {
     const link = event.target instanceof Element ? event.target.closest('a') : null;

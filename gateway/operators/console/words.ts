@@ -1,7 +1,7 @@
 import { PLAN_FIELDS, type PlanField } from '../../limiter/plans.ts';
 import { banInWords, inLargestUnit, type RunningBan } from '../clients.ts';
 
-/** Translates the gateway's names into words. */
+/** Formats names, numbers and times for the reader. */
 
 const lowerFirst = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1);
 export const upperFirst = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
@@ -9,10 +9,10 @@ export const upperFirst = (text: string): string => text.charAt(0).toUpperCase()
 export const planInWords = upperFirst;
 export const stateInWords = upperFirst;
 
-/** Names a field of a plan as in its form. */
+/** Returns the label of a plan's field. */
 export const fieldInWords = (field: string): string => PLAN_FIELDS[field as PlanField]?.label ?? field;
 
-/** Names a field of the plan table, such as `free.minute`. */
+/** Describes a field of the plan table, such as `free.minute`. */
 export function tableFieldInWords(name: string): string {
   const [plan = '', field] = name.split('.');
   return field === undefined ? name : `${planInWords(plan)}, ${lowerFirst(fieldInWords(field))}`;
@@ -32,7 +32,7 @@ export const counted = (value: number, one: string, many = `${one}s`): string =>
 export const percent = (part: number, whole: number): string =>
   whole === 0 ? '0 %' : `${((part / whole) * 100).toFixed(part > 0 && part / whole < 0.1 ? 1 : 0)} %`;
 
-/** Formats milliseconds, with as many digits as are useful. */
+/** Formats milliseconds with a useful number of digits. */
 export function milliseconds(ms: number | null): string {
   if (ms === null) return '–';
   if (ms > 0 && ms < 0.05) return '< 0.1 ms';
@@ -72,7 +72,7 @@ export function relative(text: string): string {
 /** Describes an active ban, starting with its expiry, as the command line does. */
 export const runningBan = (ban: RunningBan): string => `until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
 
-/** Converts a local time from an input field to ISO, and back in the field's shortest form, to the second. */
+/** Converts a local time from an input field to ISO 8601; `toLocal` converts it back, to the second. */
 export const toIso = (local: string | undefined): string | undefined => local && new Date(local).toISOString();
 export function toLocal(iso: string | undefined): string {
   if (iso === undefined) return '';

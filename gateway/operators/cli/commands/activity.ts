@@ -24,12 +24,12 @@ export function add(program: Command, session: Session): void {
     .option('--target <key>', 'only entries about this key (by its id or name), plan or token')
     .option('--from <time>', 'only entries since this RFC 3339 time', time)
     .option('--to <time>', 'only entries before this time', time)
-    .option('--limit <number>', `maximum number of entries; default ${SHOWN}, or all with --csv`, count)
+    .option('--limit <number>', `maximum number of entries; default: ${SHOWN}, or all with --csv`, count)
     .option('--csv', 'print comma-separated values with a header (RFC 4180)')
     .notes(`
-The audit log keeps the last ACTIVITY_LENGTH entries, which contain no secrets. Each is also a line in the gateway's log. Changes
-made with redis-cli appear as \`by hand\`, without a name: changes to plans within seconds, changes to keys and bans once a
-gateway finds them.
+The audit log keeps the last ACTIVITY_LENGTH entries, which contain no secrets. Each is also a line in the gateway's
+log. Changes made with redis-cli appear as \`by hand\`, without a name: changes to plans within seconds, changes to keys
+and bans once a gateway finds them.
 
 Examples:
   ctl activity --target 4fXk20LmQa9z
@@ -49,8 +49,8 @@ Examples:
 }
 
 /**
- * A text that is not the name of a key may still be in the log, as the name of a token or of a revoked key.
- * @returns the id, or the text itself and the reason why it is not the name of a key
+ * A text that names no key may still be in the log, as the name of a token or of a revoked key.
+ * @returns the id of the key, or the text itself and the error of the search
  */
 async function targetOf(session: Session, given: string): Promise<{ id: string; fault?: AdminError }> {
   if (isPlanName(given.toLowerCase())) return { id: given };

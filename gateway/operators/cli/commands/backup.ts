@@ -19,16 +19,17 @@ export function add(program: Command, session: Session): void {
       'a backup that was cut off: copy its contents, and continue after its last complete line',
     )
     .notes(`
-Keys are written with their digests, limits, bans and usage, the oldest first, while clients are served. A backup contains no
-secrets and therefore no usable key, but it names customers: keep it private. Revoked keys, operators' tokens and the audit log are left
-out. Each key is written as it is at the moment it is read; keys issued in the meantime come last.
+Keys are written with their digests, limits, bans and usage, oldest first, while clients are served. A backup contains
+no secrets and therefore no usable key, but it names customers: keep it private. It does not contain revoked keys,
+operators' tokens or the audit log. Each key is written in its state when it is read; keys issued in the meantime come
+last.
 
-The last line has the number of keys: a file without it was cut off. --resume reads one file and writes another; the two must not
-be the same. The gateway records the time of a complete backup, for the alert GatewayBackupMissing; this requires the role
-operator. With --json, the number is also written to standard error.
+The last line has the number of keys: a file without that line was cut off. --resume reads one file and writes another;
+the two must not be the same. The gateway records the time of a complete backup, for the alert GatewayBackupMissing;
+this requires the role operator. With --json, the number of keys is also written to standard error.
 
-A key that no restore would accept, for example because it was edited by hand, is left out and listed on standard error with the
-reason. The command then exits with 1, and the gateway does not record the backup.
+A key that no restore would accept, for example because it was edited by hand, is left out and listed on standard error
+with the reason. The command then exits with 1, and the gateway does not record the backup.
 
 Examples:
   (umask 077 && ctl backup > keys.jsonl)
@@ -78,8 +79,8 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
 }
 
 /**
- * Writes the remaining keys, after the header if no backup is resumed, and lists those that are left out.
- * @returns the numbers of both
+ * Writes the remaining keys, and lists those that are left out. Writes the header first, unless a backup is resumed.
+ * @returns how many keys were written and how many were left out
  * @throws {AdminError} 409 if the list was reindexed meanwhile: keys may have been added to a page already read
  */
 async function goOn(session: Session, begun: Awaited<ReturnType<typeof copy>> | undefined) {
@@ -111,7 +112,7 @@ const REINDEXED = 'The list of keys was reindexed during this backup, so it may 
 const FORMAT = 'animal-store-backup';
 const VERSION = 1;
 
-/** No key takes a longer line. Shorter lines fit into one call, even if invalid bytes take more space once decoded. */
+/** No key has a longer line. A line of this length fits into one call, even if decoding makes it longer. */
 const MAX_LINE_BYTES = 300_000;
 const LINE_FEED = 10;
 

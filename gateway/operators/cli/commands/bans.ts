@@ -19,7 +19,7 @@ export function add(program: Command, session: Session): void {
 
   bans
     .command('lift')
-    .description('lift the ban of a key and clear its strikes; the key works again within a second')
+    .description('lift the ban on a key and clear its strikes; the key works again within a second')
     .argument('<key>', KEY)
     .option(...REASON)
     .action((key: string) => onKey(session, 'DELETE', key, '/ban'));

@@ -24,13 +24,13 @@ export function add(program: Command, session: Session): void {
     .description('print a script that completes commands, options and their values on Tab')
     .addArgument(new Argument('<shell>', 'the shell').choices(Object.keys(SHELLS)))
     .notes(`
-Examples; the first applies to this shell, the others to new ones:
+Examples; the first applies to the current shell, the others to new shells:
   source <(ctl completion bash)
   echo 'source <(ctl completion bash)' >> ~/.bashrc
   echo 'source <(ctl completion zsh)' >> ~/.zshrc        after compinit
 
-It completes ${PROGRAM_NAMES.join(' and ')}: install one of them with npm, or use npx. Ids and names of keys,
-secrets and tokens are read from the gateway that the shell's environment variables point to.`)
+The script completes ${PROGRAM_NAMES.join(' and ')}, which npm installs. Ids and names of keys, secrets and tokens
+are read from the gateway that the shell's environment variables point to.`)
     .action((shell: Shell) => session.write(SHELLS[shell](placesOf(program))));
 
   program
@@ -106,7 +106,7 @@ export const shownCommands = (group: Command): readonly Command[] => {
   return group.commands.filter((command) => shown.includes(command));
 };
 
-/** @param global the options of the commands above, which are valid here too */
+/** @param global the options of the parent commands, which are valid here too */
 function placesOf(command: Command, path = '', global: readonly Option[] = []): Place[] {
   const help = command.createHelp();
   const options = [...help.visibleOptions(command), ...global];
@@ -189,7 +189,7 @@ fi
 
 /** What differs between the shells. */
 interface Syntax {
-  /** The array of words on the command line, the index of the one at the cursor, and that of the one after `ctl`. */
+  /** The array of words on the command line, the index of the word at the cursor, and of the word after `ctl`. */
   readonly line: string;
   readonly current: string;
   readonly first: number;
@@ -199,7 +199,7 @@ interface Syntax {
   readonly file: string;
 }
 
-/** Finds the place of the cursor and completes what is valid there: after an option with a value, only that value. */
+/** Finds the place of the cursor and completes what is valid there: only the value, after an option that takes one. */
 function search(places: readonly Place[], { line, current, first, offer, file }: Syntax): string {
   const patternOf = (words: readonly string[]) => words.map(quoted).join(' | ');
   const named = (at: 0 | 1, key: string) =>

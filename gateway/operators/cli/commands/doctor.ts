@@ -5,7 +5,7 @@ import { colour, harmless, type Style, timeText } from '../text.ts';
 
 const STYLES: Record<SeenFinding['status'], Style> = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' };
 
-/** Longer than the gateway waits for what it checks. */
+/** Longer than the gateway waits for its own checks. */
 const ANSWER_WITHIN_MS = 5_000;
 
 export function add(program: Command, session: Session): void {

@@ -59,7 +59,7 @@ Examples:
       seconds,
     )
     .option('--secret <secret>', 'which secret to replace, by its id or name, if the key has several')
-    .option('--expires <time>', 'when the new secret expires, such as 2030-12-31T00:00:00Z, or never', endTime)
+    .option('--expires <time>', 'when the new secret expires, such as 2030-12-31T00:00:00Z, or `never`', endTime)
     .option(...REASON)
     .notes(`
 Examples:
@@ -119,8 +119,8 @@ function addChanging(keys: Command, session: Session): void {
     .argument('<key>', KEY)
     .option('--name <name>', 'the owner of the key')
     .addOption(new Option('--plan <plan>', 'the plan of the key').choices(PLAN_NAMES))
-    .option('--minute <requests>', "its own limit of requests per minute; none restores the plan's", limitOrNone)
-    .option('--day <requests>', "its own limit of requests per day; none restores the plan's", limitOrNone)
+    .option('--minute <requests>', "its own limit of requests per minute; `none` restores the plan's", limitOrNone)
+    .option('--day <requests>', "its own limit of requests per day; `none` restores the plan's", limitOrNone)
     .option('--tag <name=value>', 'a tag to add or change; can be repeated', tag)
     .option('--untag <name>', 'a tag to remove; can be repeated', tagName)
     .option(...REASON)
@@ -142,7 +142,11 @@ Examples:
     .command('expire')
     .description('expire a key, now or at a given time; the expiry can be changed later')
     .argument('<key>', KEY)
-    .argument('[time]', 'when it expires, such as 2030-12-31T00:00:00Z; default now; never removes the expiry', endTime)
+    .argument(
+      '[time]',
+      'when it expires, such as 2030-12-31T00:00:00Z; default: now; `never` removes the expiry',
+      endTime,
+    )
     .option(...REASON)
     .notes(
       '\nAn expiry in the past requires confirmation, or --yes without a terminal.\n\nExamples:\n  ctl keys expire 4fXk20LmQa9z 2030-12-31T00:00:00Z\n  ctl keys expire 4fXk20LmQa9z never',
@@ -175,12 +179,12 @@ Examples:
 
   keys
     .command('reset')
-    .description('give a key a fresh start: fill both buckets, and clear its ban, its place in line and its strikes')
+    .description('fill both buckets of a key, and clear its ban, its place in line and its strikes')
     .argument('<key>', KEY)
     .option(...REASON)
     .notes(`
-Its next ban is as short as a first one. Its usage is kept. \`bans lift\` does the same without filling
-the buckets.
+The next ban on the key is as short as a first one. Its usage is kept. \`bans lift\` does the same without filling the
+buckets.
 
 Example:
   ctl keys reset 4fXk20LmQa9z --reason "their retry loop is fixed"`)
@@ -206,7 +210,7 @@ const showKey = (session: Session, key: KeyView): void => session.print(key, () 
 const showWholeKey = (session: Session, key: IssuedKey): void =>
   session.print(key, () => `${describeKeys([key])}\n\nThe key, shown only once:\n${key.key}`);
 
-const SECRET = 'the secret: its id, as `keys secrets list` shows it, or its full name';
+const SECRET = 'the id of the secret, as shown by `keys secrets list`, or its full name';
 
 const KIND: Kind<SecretView> = {
   noun: 'secret',
@@ -292,9 +296,9 @@ Examples:
 
 const withBounds = (command: Command): Command =>
   command
-    .addOption(new Option('--scope <scope...>', 'read, write or both; default both').choices(SCOPES))
-    .option('--networks <network...>', 'addresses or blocks from which it works, such as 10.0.0.0/8; default anywhere')
-    .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z; never removes the expiry', endTime);
+    .addOption(new Option('--scope <scope...>', 'read, write or both; default: both').choices(SCOPES))
+    .option('--networks <network...>', 'addresses or blocks from which it works, such as 10.0.0.0/8; default: anywhere')
+    .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z; `never` removes the expiry', endTime);
 
 const bodyOf = ({ expires, ...about }: About) => ({ ...about, expiresAt: expires === 'never' ? null : expires });
 

@@ -51,7 +51,7 @@ function addReading(plans: Command, session: Session): void {
 
   plans
     .command('history')
-    .description('show who changed what, when and why, the newest change first')
+    .description('show who changed what, when and why, newest change first')
     .option('--limit <number>', 'maximum number of changes, up to 1000', '20')
     .action(async ({ limit: count }: { limit: string }) => {
       const shown = await historyOf(session, count);
@@ -67,8 +67,9 @@ function addSet(plans: Command, session: Session): void {
     .description('change limits of a plan; every gateway applies them within a second')
     .addArgument(new Argument('<plan>', 'the plan').choices(PLAN_NAMES))
     .notes(`
-The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal it requires
-confirmation, unless --yes is given. No bucket is refilled, but a raised limit admits refused keys within a second.
+The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal, it
+requires confirmation unless --yes is given. No bucket is refilled, but after a limit is raised, refused keys are
+admitted within a second.
 
 Examples:
   ctl plans set free --minute 120 --reason "launch week"
@@ -96,15 +97,15 @@ function optionOf(field: PlanField): Option {
   const name = `--${field.replaceAll('_', '-')}`;
   if (options !== undefined) return new Option(`${name} <${field}>`, help).choices(options);
   const absent = whenAbsent(field);
-  const all = absent === undefined ? help : `${help}; none for ${absent}`;
+  const all = absent === undefined ? help : `${help}; \`none\` for ${absent}`;
   return new Option(`${name} <number>`, all).argParser(planNumber(field));
 }
 
 function addRollback(plans: Command, session: Session): void {
   withAuthor(plans.command('rollback'))
-    .description('revert the last change; a rollback can itself only be reverted by its id')
+    .description('revert the last change; a rollback can be reverted only by its own id')
     .option('--id <change>', 'the id of the last change, as in ctl plans history --json')
-    .notes('\nIt is safe to repeat.\n\nExample:\n  ctl plans rollback --reason "refused too many"')
+    .notes('\nThis command is safe to repeat.\n\nExample:\n  ctl plans rollback --reason "refused too many"')
     .action(async ({ id }: { id?: string }) => {
       const [last] = await historyOf(session, '1');
       const isDone = last?.action === 'rollback' && id === undefined;
@@ -133,7 +134,7 @@ const camelCase = (field: string): string => field.replaceAll(/_(\w)/g, (_, lett
 function addPlanFiles(plans: Command, session: Session): void {
   plans
     .command('export')
-    .description('print the plan table in force, to keep it in git, as YAML or, with --json, as JSON')
+    .description('print the plan table in force as YAML, or with --json as JSON, for example to keep it in git')
     .notes('\nExample:\n  ctl plans export > plans.yaml')
     .action(async () => {
       const table = await session.get<PlanTable>('/plans');
@@ -143,8 +144,8 @@ function addPlanFiles(plans: Command, session: Session): void {
   const diff = withFile(plans.command('diff'))
     .description('show the differences between the plans in force and a file')
     .notes(`
-Shows what \`plans apply\` would change: each value in force and the one in the file. Exits with 4 if any differ, otherwise 0.
-Only plans and fields in the file are compared.
+Shows what \`plans apply\` would change: each value in force, and the new value in the file. Exits with 4 if any differ,
+otherwise 0. Only plans and fields in the file are compared.
 
 Example:
   ctl plans diff -f plans.yaml || echo "somebody has changed the plans by hand"`)
@@ -160,9 +161,9 @@ Example:
   const apply = withAuthor(withFile(plans.command('apply')))
     .description('apply the plans in a file in one step; every gateway uses them within a second')
     .notes(`
-The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal it requires
-confirmation, unless --yes is given. Plans and fields that are not in the file stay unchanged. \`plans rollback\` undoes the whole
-change.
+The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal, it
+requires confirmation unless --yes is given. Plans and fields that are not in the file stay unchanged. To
+undo the whole change, use \`plans rollback\`.
 
 Example:
   ctl plans apply -f plans.yaml --reason "$(git log -1 --format=%h\\ %s -- plans.yaml)"`)

@@ -41,17 +41,17 @@ export function add(program: Command, session: Session): void {
     .option('--to <time>', 'only requests before this time', moment)
     .option(
       '--limit <number>',
-      `maximum number of requests; default ${SHOWN}, or ${SHOWN_BEFORE} earlier ones with --follow`,
+      `maximum number of requests; default: ${SHOWN}, or ${SHOWN_BEFORE} earlier ones with --follow`,
       count,
     )
-    .option('--follow', 'print new requests as they are answered, until Ctrl-C')
+    .option('--follow', 'print new requests as they complete, until Ctrl-C')
     .option('--why', 'print the reason under each request that was not served')
     .notes(`
-Each process of each gateway keeps its last RECENT_REQUESTS requests in memory, failures longer than successes; older ones are in
-the log. If a key or address is refused many times in a minute, only the first refusals are kept: \`more\` counts the others. The
-newest request comes first, or with --follow the oldest. --follow --json prints one line per request. If only one request matches,
-it is shown in full: the reason and what to do, both buckets before and after, and a breakdown of its duration. Gateways that do
-not answer are listed on standard error.
+Each process of each gateway keeps its last RECENT_REQUESTS requests in memory, failures longer than successes; older
+ones are in the log. If a key or address is refused many times in a minute, only the first refusals are kept: \`more\`
+counts the others. The newest request comes first, or with --follow the oldest. --follow --json prints one line per
+request. If only one request matches, it is shown in full: the reason and what to do, both buckets before and after, and
+a breakdown of its duration. Gateways that do not respond are listed on standard error.
 
 Examples:
   ctl requests                                      the last 50
@@ -93,7 +93,9 @@ async function list(session: Session, filters: Filters, most: number, hasReasons
   }
   const [requests, missing] = [found.slice(0, most), [...silent]];
   if (missing.length > 0)
-    session.printNote(`Note: these did not answer, so their requests are missing: ${harmless(missing.join(', '))}.`);
+    session.printNote(
+      `Note: these gateways did not respond, so their requests are missing: ${harmless(missing.join(', '))}.`,
+    );
   session.print({ requests, missing }, () => {
     const [only, ...others] = requests;
     if (only === undefined) return 'No recent request matches.';
@@ -185,10 +187,10 @@ const milliseconds = (ms: number): string => `${ms < 10 ? ms.toFixed(1) : Math.r
 const EVERY_MS = 1_000;
 const MOST_CALLS = 5;
 const MOST_REMEMBERED = 50_000;
-/** A request recorded less than this long before an answer may be missing from it and appear in the next one. */
+/** A response may lack requests recorded less than this long before it. They appear in the next response. */
 const BEFORE_MS = 10_000;
 
-/** Prints requests as they are answered. @param shownBefore how many earlier requests are printed first */
+/** Prints requests as they complete. @param shownBefore how many earlier requests are printed first */
 async function followRequests(
   session: Session,
   filters: Filters,
@@ -203,7 +205,7 @@ async function followRequests(
   let open = new Map<string, number>();
   let missing = '';
 
-  /** Returns new requests, the oldest first. */
+  /** Returns new requests, oldest first. */
   async function next(asked: Filters, isFirst: boolean): Promise<RequestView[]> {
     const found: RequestView[] = [];
     const [wanted, stillOpen] = [new Set(open.keys()), new Map<string, number>()];
@@ -232,7 +234,7 @@ async function followRequests(
     return found.toReversed();
   }
 
-  /** Leaves out older requests, which have been printed already. Times are those of the gateways' clocks. */
+  /** Leaves out older requests, which have already been printed. The times are those of the gateways' clocks. */
   function since(): { from?: string } {
     if (newest === undefined) return {};
     const now = Date.parse(newest.at) + performance.now() - startedAt;
@@ -242,7 +244,7 @@ async function followRequests(
 
   function note(now: string): void {
     if (now !== missing && now !== '')
-      session.printNote(`Note: these do not answer, so their requests are missing: ${harmless(now)}.`);
+      session.printNote(`Note: these gateways do not respond, so their requests are missing: ${harmless(now)}.`);
     missing = now;
   }
 
@@ -271,7 +273,7 @@ async function followRequests(
 const identityOf = ({ requestId, at, gateway }: RequestView): string =>
   `${requestId} ${at} ${gateway.host} ${gateway.pid}`;
 
-/** Columns widen as needed: lines that are already printed cannot be realigned. */
+/** Columns only widen, because lines that are already printed cannot be realigned. */
 function asLines(session: Session, hasReasons: boolean): (request: RequestView) => void {
   const widths: number[] = HEAD.map(({ length }) => length);
   const line = (cells: readonly string[]) => {

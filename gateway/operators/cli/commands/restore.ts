@@ -5,7 +5,7 @@ import { EXIT, endWith, type Session } from '../session.ts';
 import { harmless } from '../text.ts';
 import { type Line, linesOf, readHeader, readLine } from './backup.ts';
 
-/** The number of keys per call, low enough that reading them does not delay the gateway's clients. */
+/** The maximum number of keys per call. Reading more at once could delay the gateway's clients. */
 const BATCH_KEYS = 100;
 const BATCH_CHARACTERS = 64_000;
 const MOST_SHOWN = 20;
@@ -17,15 +17,16 @@ export function add(program: Command, session: Session): void {
     .option('--strict', 'restore nothing if any line would be rejected')
     .option('--any-age', 'accept a backup older than 35 days: keys revoked since then may work again')
     .notes(`
-Only missing data is written: existing keys and plan fields are not changed, except in built-in plans that nobody has changed.
-It is therefore safe to repeat, and to run while clients are served. A restored key works at once, with its ban and the requests
-that it had left.
+Only missing data is written: existing keys and plan fields are not changed, except in built-in plans that nobody has
+changed. The command is therefore safe to repeat, and to run while clients are served. A restored key works at once,
+with its ban and the requests that it had left.
 
-A key that was revoked after the backup stays revoked. Gateways remember revocations for 36 days, so a backup older than 35 days
-requires --any-age. If Redis (or DATA_DIR) was lost, revocations are lost too, and such a key works again: revoke it again.
+A key that was revoked after the backup stays revoked. Gateways remember revocations for 36 days, so a backup older than
+35 days requires --any-age. If Redis (or DATA_DIR) was lost, revocations are lost too, and such a key works again:
+revoke it again.
 
-Exits with 0 if nothing is missing afterwards, with 1 if a line was rejected or the file was cut off (the rest is restored), with 2
-if the input is not a backup, and with 4 if the backup is too old (nothing is restored).
+Exits with 0 if nothing is missing afterwards, with 1 if a line was rejected or the file was cut off (the rest is
+restored), with 2 if the input is not a backup, and with 4 if the backup is too old (nothing is restored).
 
 Examples:
   ctl restore < keys.jsonl
@@ -59,7 +60,7 @@ Examples:
     });
 }
 
-/** Sends a backup in parts, and adds up the answers. */
+/** Sends a backup in parts, and adds up the responses. */
 async function restoreAll(
   session: Session,
   { at, plans: given }: { readonly at: string; readonly plans: unknown },

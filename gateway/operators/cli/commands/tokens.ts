@@ -17,8 +17,8 @@ export function add(program: Command, session: Session): void {
     .addOption(new Option('--role <role>', 'what the token may do').choices(ROLES).makeOptionMandatory())
     .option(...REASON)
     .notes(`
-A viewer can read everything and change nothing. An operator can also change keys, bans and plans. An admin can also create and
-revoke tokens. Use the token as ADMIN_TOKEN, or enter it in the console.
+A viewer can read everything and change nothing. An operator can also change keys, bans and plans. An admin can also
+create and revoke tokens, and restore backups. Use the token as ADMIN_TOKEN, or enter it in the console.
 
 Examples:
   ctl tokens create --name ann --role viewer
@@ -39,7 +39,7 @@ Examples:
   tokens
     .command('revoke')
     .description('revoke a token; its next request is refused')
-    .argument('<token>', 'the token: its id, as `tokens list` shows it, or its full name')
+    .argument('<token>', 'the id of the token, as shown by `tokens list`, or its full name')
     .option(...REASON)
     .action(async (token: string) => {
       const { id, title } = await findToConfirm(session, token, findToken);

@@ -13,7 +13,7 @@ import { TAG_FILTER, wantedTag } from '../values.ts';
 type Asked = { readonly from?: string; readonly to?: string; readonly tag?: string; readonly by?: string };
 
 const COLUMNS = ['day', 'id', 'plan', 'admitted', 'refused', 'name'] as const;
-/** The columns are wide enough for the values. The last one has no fixed width. */
+/** Wide enough for any value. The last column has no fixed width. */
 const WIDTHS: readonly number[] = [10, 12, 10, 12, 12, 0];
 
 /** Adds `usage`, which exports the usage of keys by day, for bills and reports. Each page is written as it arrives. */
@@ -21,16 +21,17 @@ export function add(program: Command, session: Session): void {
   program
     .command('usage')
     .description('export the usage of every key, by day')
-    .option('--from <date>', 'first day, such as 2026-11-01; default the oldest day that is kept')
-    .option('--to <date>', 'last day; default today')
+    .option('--from <date>', 'first day, such as 2026-11-01; default: the oldest day that is kept')
+    .option('--to <date>', 'last day; default: today')
     .option(...TAG_FILTER, wantedTag)
-    .option('--by <key or tag>', 'sum over the days: key for each key, tag:<name> for each value of a tag', sumOf)
+    .option('--by <key or tag>', 'sum the days: `key` by key, `tag:<name>` by the value of the tag', sumOf)
     .option('--csv', 'print comma-separated values with a header (RFC 4180)')
     .notes(`
-Usage consists of admitted requests and requests refused by limits. It does not include requests refused by an active ban
-or requests without a valid key. Requests decided while Redis was unavailable are added once it is back. Days are UTC; 35 days
-and the current one are kept, even for revoked keys. Names and plans are the current ones. Days without a request have no line. The oldest keys come
-first or, with --by, the largest sums. With --by tag:<name>, one sum is for keys without that tag.
+Usage consists of admitted requests and requests refused by limits. It does not include requests refused by an active
+ban or without a valid key. Requests decided while Redis was unavailable are added later. Days are UTC; today and the 35
+days before are kept, even for revoked keys. Names and plans are the current ones. Days without a request have no line.
+The oldest keys come first or, with --by, the largest sums. With --by tag:<name>, keys without that tag have a sum of
+their own.
 
 Examples:
   ctl usage --from 2026-11-01 --to 2026-11-20
