@@ -47,11 +47,11 @@ export function add(program: Command, session: Session): void {
     .option('--follow', 'print new requests as they complete, until Ctrl-C')
     .option('--why', 'print the reason under each request that was not served')
     .notes(`
-Each process of each gateway keeps its last RECENT_REQUESTS requests in memory, failures longer than successes; older
-ones are in the log. If a key or address is refused many times in a minute, only the first refusals are kept: \`more\`
-counts the others. The newest request comes first, or with --follow the oldest. --follow --json prints one line per
-request. If only one request matches, it is shown in full: the reason and what to do, both buckets before and after, and
-a breakdown of its duration. Gateways that do not respond are listed on standard error.
+Each gateway keeps its last RECENT_REQUESTS requests in memory, failures longer than successes; older ones are in the
+log. If a key or address is refused many times in a minute, only the first refusals are kept: \`more\` counts the
+others. The newest request comes first, or with --follow the oldest. --follow --json prints one line per request. If
+only one request matches, it is shown in full: the reason and what to do, both buckets before and after, and a
+breakdown of its duration. Gateways that do not respond are listed on standard error.
 
 Examples:
   ctl requests                                      the last 50
