@@ -300,7 +300,7 @@ function urgencyOf(change: KeyChange, before: KeyEntry['record']): Urgency | und
 
 const isBelow = (value: number | undefined, before = Infinity): boolean => value !== undefined && value < before;
 
-const NO_FACTS =
+export const NO_FACTS =
   "The usage of this API key cannot be read: the gateway's store does not answer. Retry after the time in Retry-After.";
 
 /**

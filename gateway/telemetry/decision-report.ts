@@ -45,6 +45,7 @@ export const DecisionReport = z.object({
   /** What refused it: the current ban, the scope, or every bucket with less than one token. */
   refusedBy: listOf(z.string()).optional(),
   bannedUntil: time.optional(),
+  isBannedByOperator: z.literal(true).optional(),
   /** When a refused request may be repeated. */
   retryAt: time.optional(),
   /** Overrides of the key that are not usable limits. */
@@ -86,6 +87,7 @@ export function describeDecision(
     buckets: { minute: describeBucket(minute, taken), day: describeBucket(day, taken) },
     ...(taken === 0 && { refusedBy: outcome === 'banned' ? ['ban'] : outcome === 'forbidden' ? ['scope'] : empty }),
     ...(outcome === 'banned' && { bannedUntil: toTime(bannedUntil) }),
+    ...(outcome === 'banned' && verdict.isBannedByOperator && { isBannedByOperator: true as const }),
     ...(retryAt > 0 && outcome !== 'admitted' && { retryAt: toTime(retryAt) }),
     ...(rejected !== '' && { rejectedOverrides: rejected.trim().split(' ') }),
     gateway,

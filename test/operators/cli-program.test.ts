@@ -141,6 +141,7 @@ test('bash completes the ids and names of keys, secrets and tokens if a gateway 
     [`keys  secrets  revoke  ${acme}  b`, ['billing\\ service']],
     ['keys  secrets  set  acme\\ zoo  ', expect.arrayContaining([first, 'billing\\ service'])],
     [`keys  secrets  set  ${farm}  b`, []],
+    [`keys  rotate  ${acme}  --secret  b`, ['billing\\ service']],
     ['keys  secrets  list  acme\\ zoo  --js', ['--json']],
     ['tokens  revoke  ', [token.id, 'on\\ call']],
     ['keys  show  --js', ['--json']],

@@ -6,6 +6,7 @@ import { type CheckResult, unknown } from '../../check-result.ts';
 import { MILLISECOND } from '../../limiter/bucket.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { hasTags } from '../../limiter/tags.ts';
+import { NO_FACTS } from '../../stores/keys.ts';
 import type { Peers } from '../../stores/redis/peers.ts';
 import { type DecisionReport, MOST_DECISIONS, newestFirst } from '../../telemetry/decision-report.ts';
 import {
@@ -237,10 +238,15 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
       `Raise the limit of the key or of its plan ${decision?.plan}, or make the client wait for the time in Retry-After.`,
     ];
   },
-  banned: ({ decision }) => [
-    `The key was banned until ${toSecond(decision?.bannedUntil ?? '')}.`,
-    'The details of the key show why. Lift the ban once the client respects Retry-After.',
-  ],
+  banned: ({ decision }) => {
+    const until = toSecond(decision?.bannedUntil ?? '');
+    if (decision?.isBannedByOperator)
+      return [`An operator had banned the key until ${until}.`, 'The audit log has the name and the reason.'];
+    return [
+      `The key was banned until ${until}, because its client kept sending requests before Retry-After had passed.`,
+      'Lift the ban once the client respects Retry-After.',
+    ];
+  },
   forbidden: ({ method }) => [
     `The secret lacks the scope for ${method}.`,
     'Use a secret with that scope, or change the scope of this one.',
@@ -263,8 +269,10 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
     'The gateway had as many requests in progress as the core can handle, and this client had used its share.',
     'Check the core: it is slow, or it needs more instances.',
   ],
-  unavailable: () => [
-    'Redis did not answer, and this gateway has not seen the key before.',
+  unavailable: ({ fault }) => [
+    fault?.startsWith(NO_FACTS)
+      ? 'Redis did not answer, so the usage of the key could not be read.'
+      : 'Redis did not answer, and this gateway has not seen the key before.',
     'Check Redis, as the runbook describes.',
   ],
   unusable: () => ['The data of the key in Redis cannot be read.', 'The doctor names the invalid field.'],

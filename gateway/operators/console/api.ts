@@ -147,11 +147,21 @@ function note(kind: Trouble['kind'], isMiss: boolean, why?: string): void {
 }
 
 /** The most serious current problem; undefined if there is none. */
-export function trouble(): Trouble | undefined {
+function trouble(): Trouble | undefined {
   const silent = streaks.get('silent');
   if (askedAt !== undefined && Date.now() - askedAt.getTime() > KNOWN_WITHIN_MS)
     return { kind: 'silent', since: silent?.since ?? askedAt };
   return [silent, streaks.get('unreadable')].find((streak) => streak !== undefined && streak.misses >= MISSES);
+}
+
+/** The same, kept current: a poll without a response does not render anything, so a timer does. */
+export function useTrouble(): Trouble | undefined {
+  const [, render] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => render(Date.now()), 500);
+    return () => clearInterval(timer);
+  }, []);
+  return trouble();
 }
 
 /** The last response to a poll, and any fault since then. */

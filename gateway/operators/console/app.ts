@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { CallerAnswer, FoundAnswer, RequestsAnswer, TrafficAnswer } from '../api/answers.ts';
 import { isZoneUnknown, searchText } from '../clients.ts';
 import { AccessPage, LogIn } from './access.ts';
-import { bodyOf, forgetCaller, keptToken, type Trouble, trouble, usePolled } from './api.ts';
+import { bodyOf, forgetCaller, keptToken, type Trouble, usePolled, useTrouble } from './api.ts';
 import { AuditLogPage } from './audit-log.ts';
 import { clearMessage, endDialog } from './dialog.ts';
 import { HealthPage } from './health.ts';
@@ -103,13 +103,7 @@ const isIn = (page: string, shown: PageName): boolean => page === (shown === 'ke
 /** Shows the state of the gateway on every page and, if something is wrong, since when. */
 function StateOfGateway() {
   const { value } = usePolled<TrafficAnswer>('/traffic', 1_000);
-  const [, render] = useState(0);
-  // A poll without a response does not render anything, so a timer does.
-  useEffect(() => {
-    const timer = setInterval(() => render(Date.now()), 500);
-    return () => clearInterval(timer);
-  }, []);
-  const { kind, title, text, since } = stateOf(value, trouble());
+  const { kind, title, text, since } = stateOf(value, useTrouble());
   return html`
     <div id="state" class=${`state ${kind}`} role="status">
       <strong>${title}</strong>

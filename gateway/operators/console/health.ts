@@ -1,6 +1,6 @@
 import type { DoctorAnswer, SeenFinding, TrafficAnswer } from '../api/answers.ts';
-import { bodyOf, type Polled, refresh, usePolled } from './api.ts';
-import { Card, type Column, Facts, html, Missing, Table, When } from './parts.ts';
+import { bodyOf, type Polled, refresh, usePolled, useTrouble } from './api.ts';
+import { Card, type Column, type Content, Facts, html, Missing, Table, When } from './parts.ts';
 import { counted, milliseconds, number, tableFieldInWords, upperFirst } from './words.ts';
 
 /** The health of everything that the gateway depends on. */
@@ -23,6 +23,10 @@ export function HealthPage() {
   );
   const findings = checks.value || bad.length > 0 ? newestOf(checks.value?.findings ?? [], bad) : undefined;
   const again = html`<button type="button" class="small" onClick=${refresh}>Check again</button>`;
+  const trouble = useTrouble();
+  // What was last known about a silent gateway may no longer be true.
+  if (trouble?.kind === 'silent')
+    return html`<h1>Health</h1><${SilentGateway} since=${trouble.since} again=${again} />`;
   return html`
     <h1>Health</h1>
     <div class="columns">
@@ -38,6 +42,18 @@ export function HealthPage() {
     <${Card} title="Checks" actions=${again}>
       <${Table} label="Checks" columns=${COLUMNS} rows=${findings} fault=${checks.fault}
         idOf=${({ about, found }: SeenFinding) => about + found} empty="Nothing has been checked." />
+    <//>
+  `;
+}
+
+function SilentGateway({ since, again }: { since: Date; again: Content }) {
+  const finding: SeenFinding = {
+    ...{ about: 'this gateway', status: 'unknown', found: 'does not answer', since: since.toISOString() },
+    advice: 'Check its process and its log. The state of everything else is unknown until it answers.',
+  };
+  return html`
+    <${Card} title="Checks" actions=${again}>
+      <${Table} label="Checks" columns=${COLUMNS} rows=${[finding]} idOf=${({ about }: SeenFinding) => about} />
     <//>
   `;
 }

@@ -94,7 +94,7 @@ interface Place {
   /** Options that take a value: all their names, and their possible values. */
   readonly values: readonly {
     readonly flags: readonly string[];
-    readonly choices: readonly string[] | 'file' | 'key' | 'any';
+    readonly choices: readonly string[] | 'file' | 'key' | 'secret' | 'any';
   }[];
 }
 
@@ -122,7 +122,9 @@ function placesOf(command: Command, path = '', global: readonly Option[] = []): 
     .map((option) => ({
       flags: [option.short, option.long].filter((flag) => flag !== undefined),
       choices:
-        option.argChoices ?? (['file', 'key'] as const).find((kind) => option.flags.includes(`<${kind}>`)) ?? 'any',
+        option.argChoices ??
+        (['file', 'key', 'secret'] as const).find((kind) => option.flags.includes(`<${kind}>`)) ??
+        'any',
     }));
   const kinds = [0, 1].map((at) => NAMED_KINDS.find((kind) => command.registeredArguments[at]?.name() === kind));
   return [
@@ -209,15 +211,16 @@ function search(places: readonly Place[], { line, current, first, offer, file }:
     }).join('');
   const values = places.flatMap(({ path, values }) =>
     values.map(({ flags, choices }) => {
-      const ofKind = { file, key: '_animal_store_named key', any: ':' };
+      const ofKind = { file, key: '_animal_store_named key', secret: '_animal_store_named secret "$first"', any: ':' };
       const action = typeof choices === 'string' ? ofKind[choices] : offer(choices.map((word) => ({ word, help: '' })));
       return `    ${patternOf(flags.map((flag) => `${path} ${flag}`))}) ${action}; return ;;`;
     }),
   );
-  return `  local word=\${${line}[${current}]} before=\${${line}[${current} - 1]} place='' at
+  return `  local word=\${${line}[${current}]} before=\${${line}[${current} - 1]} place='' first='' at
   for ((at = ${first}; at < ${current}; at++)); do
     case "$place \${${line}[at]}" in
       ${patternOf(places.flatMap(({ path }) => path || []))}) place="$place \${${line}[at]}" ;;
+      *) [[ -n $first || \${${line}[at]} == -* ]] || first=\${${line}[at]} ;;
     esac
   done
   case "$place $before" in
@@ -228,7 +231,7 @@ ${values.join('\n')}
 ${named(0, "''")}    esac
   elif [[ $word != -* && $before != -* && $place == *" \${${line}[${current} - 2]}" ]]; then
     case "$place" in
-${named(1, '"$before"')}    esac
+${named(1, '"$first"')}    esac
   fi
   case "$place" in
 ${places.map(({ path, words }) => `    ${quoted(path)}) ${offer(words)} ;;`).join('\n')}

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError } from 'commander';
 import { boundedMap } from '../../../../shared/bounded-map.ts';
-import type { RequestsAnswer, RequestView } from '../../api/answers.ts';
+import type { ActivityAnswer, RequestsAnswer, RequestView } from '../../api/answers.ts';
 import { searchText, timesInWords } from '../../clients.ts';
 import { AdminError } from '../admin-client.ts';
 import type { Command } from '../command.ts';
@@ -66,13 +66,27 @@ Examples:
       if (follow && others.to !== undefined)
         requests.error('error: --to cannot be used with --follow, which does not end.');
       const filters = {
-        ...(key !== undefined && { keyId: (await findKey(session, key)).id }),
+        ...(key !== undefined && { keyId: await keyIdOf(session, key) }),
         ...others,
         ...(text !== undefined && { q: withoutSecret(session, requests, text) }),
       };
       if (follow) await followRequests(session, filters, limit ?? SHOWN_BEFORE, why);
       else await list(session, filters, limit ?? SHOWN, why);
     });
+}
+
+/** A revoked key can still be found by its name: the audit log has its id. */
+async function keyIdOf(session: Session, given: string): Promise<string> {
+  try {
+    return (await findKey(session, given)).id;
+  } catch (fault) {
+    if (!(fault instanceof AdminError && fault.status === 404)) throw fault;
+    const path = `/activity?action=key.revoke&target=${encodeURIComponent(given)}&limit=1`;
+    const [revoked] = (await session.get<ActivityAnswer>(path)).activity;
+    if (revoked === undefined) throw fault;
+    session.printNote(`Note: the key ${harmless(given)} was revoked. Its id was ${revoked.target}.`);
+    return revoked.target;
+  }
 }
 
 function withoutSecret(session: Session, command: Command, given: string): string {
