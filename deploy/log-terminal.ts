@@ -6,7 +6,10 @@ import { LRUCache } from 'lru-cache';
 import { type AdminAddress, exchange } from '../gateway/operators/cli/admin-client.ts';
 import type { Activity } from '../gateway/stores/audit.ts';
 
-/** The log of services on the terminal of `npm start`: one short line each. Anywhere else it stays JSON. */
+/**
+ * Formats the services' log for the terminal of `npm start`, one short line per entry. Everywhere else, the log stays
+ * JSON.
+ */
 
 type LogLine = Readonly<Record<string, unknown>>;
 

@@ -8,7 +8,7 @@ import { ROOT } from './support/process.ts';
 interface Source {
   readonly path: string;
   readonly text: string;
-  /** Files of this project by their path from the root, and packages by name. */
+  /** The project's files by their path from the root, and packages by name. */
   readonly imports: readonly string[];
   /** Imports of values, not only of types. */
   readonly values: readonly string[];

@@ -9,7 +9,10 @@ export type Clock = () => number;
 
 export const systemClock: Clock = () => Date.now() * 1_000;
 
-/** All processes of a machine share this clock; `performance.now()` counts from the start of each. */
+/**
+ * `process.hrtime` is the same clock in every process on a machine, whereas `performance.now()` counts from the start
+ * of its own process. This is the offset between them.
+ */
 const BEGAN = Number(process.hrtime.bigint() / 1_000n) - performance.now() * 1_000;
 
 /** A monotonic clock in microseconds, for ages and for the order of events on one machine. */

@@ -102,7 +102,7 @@ export function spare(debt: Debt): void {
 }
 
 /**
- * Subtracts the part of a debt that was charged, which is the oldest.
+ * Subtracts the charged part of a debt, which is always the oldest part.
  * @returns whether the debt is settled
  */
 export function settled(debt: Debt, charged: Debt): boolean {

@@ -43,8 +43,8 @@ export function leastRefused(
 const STOOD_MINUTES = 10;
 
 /**
- * Whether the minute limit of a key is too low for its clients. The line at the end of each minute follows from the
- * refusals before: each one adds a token's time, and the line shrinks as time passes.
+ * Whether the minute limit of a key is too low for its clients. The line at the end of each minute is computed from the
+ * refusals up to then: each refusal adds the time of one token, and the line shrinks as time passes.
  * @param now in microseconds
  */
 export function isTooSmall({ refusals, minute, usage, ...totals }: KeyState, now: number): boolean {

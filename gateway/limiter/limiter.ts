@@ -86,7 +86,7 @@ export interface Decision extends LimitStatus {
   /** When the key or the secret expires, whichever is first, as far as known. 0 for never. */
   readonly endsAt: number;
   readonly bounds?: Bounds | undefined;
-  /** Local: this gateway made the decision from the last known state, because Redis was away. */
+  /** Local: this gateway made the decision from the last known state, because Redis was unavailable. */
   readonly mode: 'shared' | 'local';
   /** Set if only shadow mode admitted the request. */
   readonly isShadowed?: boolean;
@@ -98,7 +98,7 @@ export interface Decision extends LimitStatus {
 export interface Unauthorized extends Omit<Rejection, 'reason'> {
   readonly outcome: 'unauthorized';
   readonly reason: 'malformed' | Rejection['reason'];
-  /** Set if this gateway made the decision while Redis was away. */
+  /** Set if this gateway made the decision while Redis was unavailable. */
   readonly mode?: 'local';
 }
 

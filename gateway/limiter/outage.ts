@@ -26,8 +26,8 @@ interface OutageOptions {
 }
 
 /**
- * A limiter that survives an outage of Redis. A slow Redis is not away: a decision waits for its answer up to the
- * deadline. Redis is away once its connection is lost, it replies with an error, or a call misses the deadline.
+ * A limiter that survives an outage of Redis. A slow Redis is not an outage: a decision waits for its reply up to the
+ * deadline. Redis is unavailable once its connection is lost, it replies with an error, or a call misses the deadline.
  * Verified keys are then decided locally, and all others are refused with Retry-After, until Redis answers a probe in
  * time.
  */
@@ -115,9 +115,9 @@ export function surviveOutages(
 const withoutData = (verdict: Verdict): Verdict =>
   'rejected' in verdict ? { ...verdict, rejected: ' data' } : verdict;
 
-const unknownKey = () => new StoreUnavailable('Redis is away, and the key was not seen before.', NO_DECISION);
+const unknownKey = () => new StoreUnavailable('Redis is unavailable, and the key was not seen before.', NO_DECISION);
 
-/** While a node is away, probes test it at this interval, so that no client's request has to. */
+/** While a node is unavailable, probes test it at this interval, so that no client's request has to. */
 const PROBE_EVERY_MS = 50;
 /** An outage that begins within this time after the last one counts as the same outage. */
 const SETTLED_AFTER_MS = 1_000;
@@ -209,8 +209,8 @@ const EVERY_MS = 250;
 const CALLS_AT_ONCE = 8;
 
 /**
- * Charges the requests that were admitted while the store was away, as soon as the store answers again. No debt is sent
- * twice. Debts that the store forgives, and those with an unknown outcome, are counted.
+ * Charges the requests that were admitted while the store was unavailable, as soon as the store answers again. No debt
+ * is sent twice. Debts that the store forgives, and those with an unknown outcome, are counted.
  */
 export class Debts {
   readonly #clients: Clients;
@@ -220,7 +220,7 @@ export class Debts {
   readonly #counted = new Counter(
     {
       name: 'gateway_local_admissions_total',
-      help: 'Requests admitted while Redis was away, by the outcome of their charge.',
+      help: 'Requests admitted while Redis was unavailable, by the outcome of their charge.',
     },
     new Label('fate', FATES),
   );

@@ -208,6 +208,10 @@ export interface RejectedValue {
   readonly kept: number | string | undefined;
 }
 
+/** Which value is in force in place of a rejected one. */
+export const inForceInWords = (kept: RejectedValue['kept']): string =>
+  kept === undefined ? 'no value is in force' : `${kept} stays in force`;
+
 /** Reads a stored table. Reports invalid and missing values, for which the last valid ones stay in force. */
 export function readPlans(stored: StoredPlans, last: PlanTable): { table: PlanTable; rejected: RejectedValue[] } {
   const rejected: RejectedValue[] = [];

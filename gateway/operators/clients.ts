@@ -194,8 +194,8 @@ const BARE_SECRET = /(?<![0-9A-Za-z])[0-9A-Za-z]{38}(?![0-9A-Za-z])/;
 const KEY_ID = /"keyId":"([0-9A-Za-z]{12})"/;
 
 /**
- * Reduces pasted text to what may be sent in a search: a key to its public id, and a log line to the key id in it. The
- * secret of a key without its id becomes an empty text.
+ * Reduces pasted text to what may be sent in a search: a key to its public id, and a log line to the key id in it. A
+ * bare secret, without the key's id, becomes an empty string.
  */
 export function searchText(pasted: string): { readonly text: string; readonly hadSecret: boolean } {
   const [, id, rest = ''] = KEY.exec(pasted) ?? [];

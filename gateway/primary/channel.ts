@@ -64,7 +64,7 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
     return await this.insist(name, question, withinMs);
   }
 
-  /** Like `ask`, but also for a process that missed a deadline: for questions that must be answered. */
+  /** Like `ask`, but also asks a process that has missed a deadline. Use it for questions that must be answered. */
   async insist<Name extends keyof Mine & string>(name: Name, question: Mine[Name][0], withinMs: number) {
     if (!this.#isConnected) return undefined;
     const { promise, resolve } = Promise.withResolvers<Mine[Name][1] | undefined>();
@@ -172,7 +172,7 @@ export interface StartOrder {
   readonly isAtStart: boolean;
   /** The worker must not serve before it has loaded plans and script from Redis. */
   readonly mustLoad: boolean;
-  /** How long to wait for Redis otherwise; by default the usual time. */
+  /** How long to wait for Redis if `mustLoad` is false. Undefined: the default timeout. */
   readonly redisWithinMs?: number | undefined;
 }
 

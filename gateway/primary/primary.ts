@@ -40,7 +40,7 @@ export async function startPrimary(
   process.on('SIGHUP', () => void begun.promise.then((workers) => workers.renew()));
   const owner = settings.REDIS_URL === undefined ? await openStorage(settings, () => workers.all()) : undefined;
   const storage = owner?.storage;
-  // The replacement of a single worker must get the same port.
+  // If the only worker is replaced, its successor must get the same port, so a free port is chosen here.
   const port = settings.PORT === 0 ? await tryPort(settings.HOST, 0, 'PORT') : settings.PORT;
   await endLeftBehind(port, logger);
   // These checks run before a worker is serving. A PORT in use does not abort the start by itself, because the process

@@ -58,7 +58,8 @@ export function keyOwner(workers: () => readonly WorkerProcess[], open: (owner: 
 
   /** @returns the fields of a key; undefined if they cannot be read now */
   function load(worker: WorkerProcess, id: string) {
-    // Another worker that is loading the key keeps waiting, because its turn comes next.
+    // This `release` does not cancel another worker's pending load of the key: the storage runs loads of a key in turn,
+    // so that load follows this one.
     const others = () => workers().filter((other) => other !== worker && other.hasKeys);
     const takeOver = () => Promise.all(others().map((other) => other.release({ id, isChanged: false })));
     return storage.load(id, takeOver).then(

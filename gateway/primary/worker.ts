@@ -17,7 +17,10 @@ import { storageOfPrimary } from './without-redis.ts';
 
 /** A report also shows the primary that this worker is not hanging. */
 const REPORT_EVERY_MS = 500;
-/** Longer than the primary waits for other gateways: a process that misses a deadline counts as silent. */
+/**
+ * Longer than the primary waits for other gateways. Otherwise the worker would miss its answer, treat the primary as
+ * silent and send it no more questions.
+ */
 const REFUSALS_WITHIN_MS = 3_000;
 
 /**

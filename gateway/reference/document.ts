@@ -194,7 +194,8 @@ const ABOUT_DEPRECATION: Readonly<Record<string, string>> = {
 /**
  * Describes the headers of a deprecated operation.
  * @param flat alternating names and values, as they are sent
- * @param required whether all such responses have them. Those that are sent before routing do not
+ * @param required whether every response with this status has these headers. A response that is sent before routing
+ *   lacks them
  */
 export function deprecationHeaders(flat: readonly string[], required: boolean): Readonly<Record<string, Header>> {
   const headers = pairsOf(flat).map(([name, value]) => {

@@ -308,7 +308,7 @@ const escaped = (text: string): string =>
 /** Renders backticks as code. */
 const inline = (text: string): string => escaped(text).replaceAll(/`([^`]+)`/g, '<code>$1</code>');
 
-/** @param value undefined without an example */
+/** @param value undefined if there is no example */
 const pretty = (value: unknown): string => escaped(JSON.stringify(value, null, 2) ?? '');
 
 const number = (value: number): string => value.toLocaleString('en-US');

@@ -158,5 +158,5 @@ export function readJson<T>(schema: z.ZodType<T>, text = ''): T | undefined {
   }
 }
 
-/** The fields of a log entry, with its list of changes, which is stored as JSON, parsed. */
+/** Returns the fields of a log entry, with `changes` parsed from JSON. */
 export const readChanges = ({ changes, ...fields }: Fields) => ({ ...fields, changes: readJson(z.unknown(), changes) });

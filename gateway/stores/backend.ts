@@ -39,7 +39,7 @@ export interface Backend {
   operatorsStorage(): Promise<Storage>;
   /** @returns whether decide.lua is loaded and may be run */
   loadScript(): Promise<boolean>;
-  /** The number of nodes that are away. Their keys are decided locally. */
+  /** The number of unavailable nodes. Their keys are decided locally. */
   nodesAway(): number;
   /** The last known state of the connection for decisions; undefined without Redis. */
   redis(): RedisState | undefined;

@@ -1,4 +1,5 @@
 import { repeat } from '../../shared/process/repeat.ts';
+import { inForceInWords } from '../limiter/plans.ts';
 import { type Activity, AuditLog, auditEntries, type FieldChange } from './audit.ts';
 import {
   editedFields,
@@ -28,10 +29,10 @@ const USUAL = {
 };
 
 /**
- * Records edits by hand in the audit log: of plans, and of the records, secrets and bans of keys, including deleted
- * keys. Each gateway reads a few keys a second, starting at a random key, so more gateways find an edit sooner. An edit
+ * Records manual edits of plans, and of the records, secrets and bans of keys (including deleted keys), in the audit
+ * log. Each gateway reads a few keys a second, starting at a random key, so more gateways find an edit sooner. An edit
  * is accepted and recorded in one step, so it is recorded only once. This function also writes a missing plan table
- * back. It runs until the signal is aborted. While the store is away, it finds nothing.
+ * back. It runs until the signal is aborted. While the store is unavailable, it finds nothing.
  */
 export function watchEdits(
   { storage, plans, planCache }: { storage: Storage; plans: Plans; planCache: PlanCache },
@@ -182,7 +183,7 @@ function recordEdit(hash: Fields): Edit | undefined {
   const names = rejected.map(({ field }) => field);
   const good = edited.filter(({ field }) => !names.includes(field));
   if (good.length === 0 && text === hash[REJECTED]) return undefined;
-  const why = rejected.map(({ field, kept }) => `${field} is not valid: ${kept ?? 'nothing'} stays in force.`);
+  const why = rejected.map(({ field, kept }) => `${field} is not valid: ${inForceInWords(kept)}.`);
   return {
     action: 'key.change',
     why: why.join(' ') || undefined,

@@ -112,7 +112,7 @@ export function readCursor(text: string): KeyCursor | undefined {
 export interface KeyListQuery {
   /** List the keys after this one; undefined for the first page. */
   readonly after?: KeyCursor | undefined;
-  /** Skip this many existing keys, in place of `after`. Not for revoked ones. */
+  /** Skip this many keys, instead of `after`. Cannot be combined with `withRevoked`. */
   readonly offset?: number | undefined;
   readonly limit: number;
   readonly newestFirst?: boolean;

@@ -43,7 +43,8 @@ export class Tokens {
 
   /**
    * @param entryFor makes the audit entry from the revoked token
-   * @returns false if there is no such token. This is confirmed like a revocation, because the call may be a retry
+   * @returns false if there is no such token. Even then, the call waits for confirmation as a revocation does, because
+   *   it may be a retry
    */
   async remove(id: string, entryFor: (token: OperatorToken) => Activity): Promise<boolean> {
     const text = (await this.#read())[id];

@@ -28,7 +28,7 @@ interface KeyCounts {
   readonly near: ByPlan;
 }
 
-/** Watches the keys in use. The data is stored in the keys' records. Most decisions only set `askedAt`. */
+/** Watches the keys in use. Its data is kept in memory, in each key's `Client`. Most decisions only set `askedAt`. */
 export class KeyWatch {
   readonly #clients: Pick<Clients, 'all' | 'isBanned'>;
   readonly #notify: (event: KeyEvent, keyId: string, decision: Decision) => void;

@@ -99,7 +99,7 @@ const PLAIN = /^[a-z0-9-]+$/;
 
 type Treatment = 'keep' | 'drop' | 'connection';
 
-/** Most senders use the same few spellings, so these are cached. Further and longer names are looked up each time. */
+/** Most senders use the same few spellings, so these are cached. Names beyond these limits are looked up each time. */
 const MAX_SPELLINGS = 500;
 const MAX_SPELLING_LENGTH = 64;
 

@@ -27,7 +27,7 @@ export interface HeadLimits {
   readonly bytes: number;
 }
 
-/** The values that the checks have read in a head. */
+/** The header values that the checks read from a request's head. */
 interface CheckedHead {
   /** Undefined only in HTTP/1.0. */
   readonly host: string | undefined;

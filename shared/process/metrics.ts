@@ -34,7 +34,7 @@ export interface Metrics {
 
 export type LabelledValues = Iterable<readonly [of: string, value: number]>;
 
-/** A value for structured clone. Its holder only passes it on. */
+/** An opaque value that can be structured-cloned. The process that receives it only passes it to `expose`. */
 export type MetricsSnapshot = readonly object[];
 
 const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];

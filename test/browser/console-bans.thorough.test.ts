@@ -42,7 +42,7 @@ test.for([1_280, 375])(
   },
 );
 
-test('a page beyond the end of a list reports this instead of an empty list', async () => {
+test('a page beyond the end of a list says so instead of showing an empty list', async () => {
   await stack.issueKey({ name: 'only one' });
   const { page, faults } = await openConsole(browser, stack, '/console/keys?offset=500');
   await page.getByText('The list ends before this page.').waitFor();

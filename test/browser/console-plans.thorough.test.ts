@@ -70,7 +70,7 @@ test('the review shows what the new limits would have refused in the last hour',
   await confirm(page, 'Cancel');
   await reviewPlan(page, 'Business', { 'Requests per minute': '999' });
   await question(page)
-    .getByText('As far as the counts show, these limits would have refused none of 12 requests by 1 key.')
+    .getByText('As far as the counts show, these limits would have refused 0 of 12 requests from 1 key.')
     .waitFor();
   await question(page).getByText('This is a lower bound: requests are counted by minute').waitFor();
   expect(faults).toEqual([]);

@@ -44,7 +44,7 @@ test('a row expands by keyboard and by click, and shows what happened, why, unti
   expect(await button.getAttribute('aria-expanded')).toBe('true');
   const text = (await opened(page).innerText()).replaceAll(/\s+/g, ' ');
   expect(text).toMatch(
-    /^GET \/v1\/pets came from 127\.0\.0\.1 with the secret \S+ and was answered with 429 rate_limit_exceeded after [<\d. ]+ ms\. The key had used up its limit of 2 requests per day\. The client could retry at [^Z]+?\. Requests work again in \d+ hours?\. Raise the limit of the key or of its plan pro/,
+    /^GET \/v1\/pets came from 127\.0\.0\.1 with the secret \S+ and was answered with 429 rate_limit_exceeded after [<\d. ]+ ms\. The key had used up its limit of 2 requests per day\. The client could retry at [^Z]+?\. Requests work again in \d+ hours?\. Raise the limit of the key or of its plan \(pro\)/,
   );
   expect(text).toMatch(
     /Time spent decision [<\d. ]+ ms, waiting [<\d. ]+ ms .*Plan Pro .*Minute limit 48[.\d]* of 50 .*Day limit 0 of 2 requests left/,

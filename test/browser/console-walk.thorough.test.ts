@@ -48,7 +48,7 @@ test('finding out why a request was refused, from its id, takes 1 click', async 
   await page.locator('#find').fill('id-in-the-answer');
   await click('button', 'Find');
   await page.getByText('The key had used up its limit of 1 request per minute.').waitFor();
-  await page.getByText('Raise the limit of the key or of its plan free').waitFor();
+  await page.getByText('Raise the limit of the key or of its plan (free)').waitFor();
   expect(clicks()).toBe(1);
 });
 
@@ -80,7 +80,7 @@ test('trying a plan limit on the last hour and then setting it takes 4 clicks', 
   await click('button', 'Change Business');
   await question(page).getByLabel('Requests per minute').fill('2000');
   await click('button', 'Review', question(page));
-  await question(page).getByText('would have refused none of 1 request by 1 key').waitFor();
+  await question(page).getByText('would have refused 0 of 1 request from 1 key').waitFor();
   await question(page).getByLabel('Who are you?').fill('anna');
   await question(page).getByLabel('Why?').fill('they grow');
   await click('button', 'Apply', question(page));

@@ -27,7 +27,7 @@ export default async function provideEngine(project: TestProject): Promise<() =>
       const isBaseEnough = process.argv.some((argument) => NEED_BASE_ONLY.some((name) => argument.startsWith(name)));
       const make = isBaseEnough ? makeBaseStandIn : makeStandIns;
       await make(engine.docker);
-      // Once containers run and npm in them reaches its registry, any later failure is a fault of this project.
+      // Once containers run and npm in them reaches its registry, any later failure is the project's own.
       await engine.docker(
         ['run', '--rm', '--network', 'host', nameInDeploy('node'), 'npm', 'view', 'zod', 'version'],
         PING_MS,

@@ -87,7 +87,7 @@ test(`${KILLS} kills of the core under load lose no acknowledged pet and duplica
   const lost = [...ledger.acknowledged].filter(([name, text]) => !pets.get(name)?.includes(text));
   const twice = [...ledger.keys.keys()].filter((name) => (pets.get(name)?.length ?? 0) > 1);
   process.stdout.write(
-    `${KILLS} kills: ${ledger.acknowledged.size} pets acknowledged, ${lost.length} lost, ${twice.length} of ${ledger.keys.size} with a key stored twice\n`,
+    `${KILLS} kills: ${ledger.acknowledged.size} pets acknowledged, ${lost.length} lost, ${twice.length} of ${ledger.keys.size} with an idempotency key were stored twice\n`,
   );
   expect(lost).toEqual([]);
   expect(twice).toEqual([]);

@@ -22,7 +22,7 @@ async function addMany(store: Store, count: number): Promise<Pet[]> {
 }
 
 describe.for(DATABASES)('on %s', ([name, empty]) => {
-  test(`paging through ${PETS} pets during changes returns each pet that remains exactly once`, async () => {
+  test(`paging through ${PETS} pets during changes returns each remaining pet exactly once`, async () => {
     const url = await empty();
     const stack = await startStack({ DATABASE_URL: url });
     const store = await openStore(url);

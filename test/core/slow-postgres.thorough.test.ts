@@ -49,7 +49,7 @@ async function watchReadiness(cores: readonly string[]) {
   return { statuses: [...statuses], longestMs };
 }
 
-/** Sends more requests than the pools can serve, and watches readiness until `end` is called. */
+/** Sends more requests than the pools can serve, watches readiness for some seconds, and then calls `end`. */
 async function overload({ cores, stack, key }: Awaited<ReturnType<typeof startTwoCores>>, end: () => unknown) {
   const asked = Array.from({ length: REQUESTS }, () => send(`${stack.gateway}/v1/pets`, { key }));
   const watched = await watchReadiness(cores);

@@ -130,7 +130,7 @@ test.each(OURS)('%s: its environment contains only known settings with valid val
   expect(seconds(service.stop_grace_period) * 1_000).toBeGreaterThan(longest);
 });
 
-test('URLs in the environments lead to services on a shared network, with their passwords', () => {
+test('URLs in environment variables name services on a shared network and contain the right passwords', () => {
   const { CORE_URL = '', REDIS_URL = '', CORE_TOKEN } = serviceOf('gateway-1').environment ?? {};
   const { DATABASE_URL = '', CORE_TOKEN: asked } = serviceOf('core-1').environment ?? {};
   expect(CORE_TOKEN).toBe(asked);

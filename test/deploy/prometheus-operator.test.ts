@@ -19,7 +19,7 @@ interface Group {
 const groupsIn = (file: string): Group[] =>
   (parse(readFileSync(join(ROOT, 'deploy/prometheus', file), 'utf8')) as { groups: Group[] }).groups;
 
-test('the kustomize component has resources of the Prometheus Operator for the namespace of the overlay', () => {
+test('the kustomize component contains Prometheus Operator resources without a namespace, so the overlay sets it', () => {
   const text = readFileSync(join(ROOT, OPERATOR_COMPONENT, 'kustomization.yaml'), 'utf8');
   expect(parse(text)).toMatchObject({ apiVersion: 'kustomize.config.k8s.io/v1alpha1', kind: 'Component' });
   for (const { apiVersion, metadata } of component)

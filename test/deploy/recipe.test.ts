@@ -36,6 +36,6 @@ test('two gateways behind haproxy serve requests when started as the README says
     return [status, 'x-ratelimit-limit' in headers];
   };
   await eventually(answers).toEqual([401, true]);
-  // haproxy logs for each gateway whether it is up.
+  // haproxy logs whether each gateway is up.
   await eventually(() => shell.out().match(/"gateway":"http[^\n]*"admin"/g)).toHaveLength(2);
 }, 60_000);

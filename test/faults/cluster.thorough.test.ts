@@ -148,7 +148,7 @@ test('a decision whose node disconnects before its reply is not repeated', async
   let unanswered = 0;
   for (let round = 0; round < 5; round++) {
     await expect.poll(async () => (await ask(stack, key)) && modeOfLast(stack), { timeout: 10_000 }).toBe('shared');
-    // By then, the local decisions of the meantime have been charged.
+    // By then, the decisions made locally in the meantime have been charged.
     await sleep(600);
     const before = await charged();
     expect((await hangUpOn(node, () => ask(stack, key))).status).toBe(200);

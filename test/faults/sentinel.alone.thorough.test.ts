@@ -57,8 +57,9 @@ function isSharedAgain(stack: Stack, since: number): boolean {
 const admitted = (answers: readonly Decided[]): number => answers.filter((answer) => answer.admitted).length;
 
 /**
- * The tolerance for concurrent requests of one key, because eight clients use the keys in turn. Requests may finish in
- * any order, and requests whose call was lost with the primary may be admitted beyond the allowance.
+ * How many admissions beyond its allowance a key may have. Eight clients take turns with the keys, so requests of one
+ * key overlap and may finish in any order, and a request whose call was lost with the primary may be admitted in
+ * addition.
  */
 const OVERLAP = 4;
 

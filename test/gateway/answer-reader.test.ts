@@ -41,7 +41,7 @@ const LARGEST: [what: string, text: string, body: string][] = [
   ],
 ];
 
-test.for(LARGEST)('a response with %s is read to its end', ([, text, body]) => {
+test.for(LARGEST)('a response with %s is read completely', ([, text, body]) => {
   const framed = read(text);
   expect(framed).toMatchObject({ answer: { status: 200, isLast: false }, end: text.length });
   expect(framed && textOf(framed.answer)).toBe(body);

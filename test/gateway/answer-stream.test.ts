@@ -39,7 +39,7 @@ test('consecutive responses are read as written, wherever their stream is split'
   );
 });
 
-test('a damaged response is read to its end, considered incomplete, or refused with a known error', () => {
+test('a damaged response is read completely, considered incomplete, or refused with a known error', () => {
   const seen = new Map<string, number>();
   fc.assert(
     fc.property(fc.array(damaged, { minLength: 1, maxLength: 3 }), (answers) => {
@@ -92,7 +92,7 @@ const sizes = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLengt
 const parts = fc.array(fc.string({ minLength: 1, maxLength: 60, unit: 'binary-ascii', size: 'max' }), { maxLength: 6 });
 const trailers = fc.constantFrom('', 'X: a\r\n', 'X: a\r\nContent-Length: 9\r\n');
 
-test('a streamed body is read exactly to its end, wherever it is split', () => {
+test('a streamed body is read completely and no further, wherever it is split', () => {
   fc.assert(
     fc.property(parts, trailers, sizes, fc.string(), (parts, trailers, sizes, behind) => {
       const body = parts.join('');

@@ -48,7 +48,7 @@ test('on a full disk, keys can be revoked, disabled, banned and rotated; no othe
   const keys = [await issue(gateway), await issue(gateway), await issue(gateway), await issue(gateway)];
   const [revoked = '', disabled = '', banned = '', rotated = ''] = keys;
   await disk.fill();
-  const why = 'The disk of DATA_DIR is full.';
+  const why = 'The disk that holds DATA_DIR is full.';
   const refused = await create(gateway, 'x'.repeat(90));
   expect([refused.status, refused.json]).toEqual([503, NOT_MADE(why)]);
   await expectFault(gateway, why);

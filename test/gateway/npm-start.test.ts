@@ -34,7 +34,7 @@ const pressCtrlC = ({ child }: Started) => process.kill(-(child.pid as number), 
 /** Returns the processes of `npm start` that use this folder. */
 const leftOver = (DATA_DIR: string): Promise<string[]> => processesWith(`DATA_DIR=${DATA_DIR}`);
 
-/** Returns those of these processes that run with a single malloc arena: the gateway's primary and its worker. */
+/** Returns the `npm start` processes that run with a single malloc arena: the gateway's primary and its worker. */
 async function withOneArena(DATA_DIR: string): Promise<string[]> {
   const having = await processesWith('MALLOC_ARENA_MAX=1');
   return (await leftOver(DATA_DIR)).filter((one) => having.includes(one));

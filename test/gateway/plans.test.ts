@@ -166,7 +166,7 @@ test.for([
   expect(alarms.map(({ value, kept }) => [value, kept])).toEqual([['abc', undefined]]);
   const stays = {
     status: 'fault',
-    found: 'free.minute is "abc", which is not a whole number from 1 to 1000000000; nothing stays in force',
+    found: 'free.minute is "abc", which is not a whole number from 1 to 1000000000; no value is in force',
   };
   expect(await findingsOn(second)).toMatchObject([INCOMPLETE, stays]);
   await redis.hset('gateway:plans', 'free.minute', '63');

@@ -131,7 +131,7 @@ test.for([
       fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 60 }), async (steps) => {
         const fleet = await makeFleet();
         const { under } = fleet;
-        // Keys must not be banned, because no decision is made on requests of banned keys.
+        // Keys must not be banned, because usage does not count refusals by a ban.
         under.setPlan('free', { minute: 3, ban_after: 1_000_000_000 });
         const keys = await Promise.all(Array.from({ length: 3 }, () => under.createKey({ name: 'counted' })));
         const seen = new Seen();

@@ -16,7 +16,7 @@ const runbook = readFileSync(join(ROOT, 'deploy/RUNBOOK.md'), 'utf8');
 const pages = runbook.split(/^## /m).slice(1);
 const titleOf = (page: string) => page.slice(0, page.indexOf('\n'));
 
-/** All texts between backquotes, without duplicates and line breaks. */
+/** All text between backticks, without duplicates or line breaks. */
 const spans = [...new Set([...runbook.matchAll(/`([^`]+)`/g)].map(([, span = '']) => span.replaceAll(/\s+/g, ' ')))];
 const commandsOf = (program: string) =>
   spans.filter((span) => span.startsWith(`${program} `) && !span.includes(' -h '));

@@ -80,7 +80,7 @@ test('ctl activity shows who did what to a key, and why', async () => {
   expect(lines[2]).toContain(`,disabled true,'=1+1,`);
 });
 
-test('ctl activity exports all entries, over all pages', async () => {
+test('ctl activity exports all entries, across all pages', async () => {
   const stack = await fresh();
   await stack.issueKey();
   const [[, entry = []] = []] = await redis.xrange('gateway:activity', '-', '+');

@@ -69,7 +69,7 @@ test.for([
     'fault',
     /^free.minute is "60,", which is not a whole number from 1 to 1000000000; 60 stays in force$/,
   ],
-  ['holds a field that no plan has', 'HSET gateway:plans fre.minute 60', 'fault', /^fre.minute is "60"; nothing stays/],
+  ['holds a field that no plan has', 'HSET gateway:plans fre.minute 60', 'fault', /^fre.minute is "60"; no value is/],
   ['has a plan in shadow mode', 'HSET gateway:plans pro.mode shadow', 'warning', /^pro is in shadow mode/],
   ['holds no table', 'SET gateway:plans x', 'fault', /cannot be read/],
 ] as const)('the doctor reports a Redis that %s, with the remedy', async ([, command, status, found]) => {

@@ -19,7 +19,7 @@ import { startWithReplica } from '../support/replica.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 import { eventually, startWorkers } from '../support/workers.ts';
 
-/** Errors that operators get if Redis is down or slow, or if a change is incomplete or on no replica. */
+/** Errors that operators get if Redis is down or slow, or if a change is incomplete or no replica has confirmed it. */
 
 const { url, redis, fresh } = await operatorsRedis();
 

@@ -62,7 +62,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
       why?.reason ?? '',
     );
     expect(Math.abs(Date.parse(sentence?.[1] ?? '') - Date.now() - 1_000 * retryAfter)).toBeLessThan(3_000);
-    expect(why?.advice).toMatch(/^Raise the limit of the key or of its plan free/);
+    expect(why?.advice).toMatch(/^Raise the limit of the key or of its plan \(free\)/);
     const without = await one(stack, stranger.id);
     expect(without).toMatchObject({ status: 401, code: 'unauthorized', outcome: 'malformed' });
     expect(without).not.toHaveProperty('keyId');
@@ -106,7 +106,7 @@ const retryTimeIn = ({ headers }: Answer) => Date.now() + 1_000 * Number(headers
 
 /** Expects the refusal to be attributed to the limit of its address, with the retry time from Retry-After. */
 function expectAddressLimit(view: RequestView | undefined, retryTime: number) {
-  const why = 'Within a minute, the address 127.0.0.1 has sent too many requests that do not count against a key.';
+  const why = 'In one minute, the address 127.0.0.1 sent too many requests that do not count against a key.';
   expect(view?.reason).toBe(`${why} The client could retry at ${view?.retryAt?.replace(/\.\d+Z$/, 'Z')}.`);
   expect(Math.abs(Date.parse(view?.retryAt ?? '') - retryTime)).toBeLessThan(3_000);
   expect(view?.advice).toBe(

@@ -138,7 +138,7 @@ test('a hundred people behind one address can reload the reference and still sen
   expect((await send(`${gateway}/v1/pets`)).headers['x-ratelimit-remaining']).toBe('59');
 });
 
-test('an address that keeps reading the reference is refused: browsers get a page, and programs the Error format', async () => {
+test('an address that keeps reading the reference is refused: browsers get a page, and programs get the Error format', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const large = `${stack.gateway}/v1/openapi.json`;

@@ -14,7 +14,10 @@ const PIECES = [
   ...['Connection: close\r\n', 'Upgrade: h2c\r\n', 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n', '9'.repeat(400)],
 ];
 
-/** One change at a random position: inserts a piece, changes a byte, or removes, duplicates or copies a range. */
+/**
+ * Makes one change at a random position: inserts a piece, replaces a byte, removes, duplicates or upper-cases a range,
+ * truncates the text, or replaces the rest with the end of another stream.
+ */
 function change(text: string, roll: Dice, other: string): string {
   const at = roll(text.length + 1);
   const until = Math.min(text.length, at + 1 + roll(24));

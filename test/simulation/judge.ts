@@ -331,7 +331,7 @@ export class Judge implements Observer {
     if (took > expected + tolerance) this.fail('hammer is banned', `It was not banned within ${took} ms.`);
   }
 
-  /** Whether a gateway has had contact with Redis since that time. */
+  /** Whether a gateway has been in contact with Redis without interruption since that time. */
   #hasContact(gateway: number, since: number): boolean {
     const last = this.#contacts[gateway]?.at(-1);
     return last !== undefined && last.from <= since && last.to === Infinity;

@@ -7,7 +7,7 @@ import { type Options, run } from './run.ts';
 export const QUICK_SEEDS = 50;
 export const STEPS = 40;
 
-/** Runs these seeds. @returns the sums of their counts, and their violations */
+/** Runs the seeds 1 to `seeds`. @returns the sums of their counts, and their violations */
 export async function simulateSeeds(options: Options, seeds = QUICK_SEEDS) {
   const summary = { seeds, decisions: 0, local: 0, faults: 0, virtualMs: 0 };
   const violations: (Violation & { seed: number })[] = [];

@@ -11,11 +11,11 @@ import { startProcess } from '../support/process.ts';
 import { smallDisk } from '../support/small-disk.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-const FULL = 'The disk of DATA_DIR is full.';
+const FULL = 'The disk that holds DATA_DIR is full.';
 const KEYS = 500;
 
 async function diskFor({ skip }: TestContext, megabytes = 8) {
-  return (await smallDisk(megabytes)) ?? skip('This process may not mount a file system.');
+  return (await smallDisk(megabytes)) ?? skip('This process is not allowed to mount a file system.');
 }
 
 function open(folder: string, options: SqliteOptions = {}): SqliteStorage {

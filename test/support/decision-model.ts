@@ -240,8 +240,8 @@ export class ModelKey {
   }
 
   /**
-   * The state of refusals that still count. If a key has more strikes than it can hold, they are reduced to one fewer
-   * than that.
+   * The refusals that still count. If a key has more strikes than the current limit allows, their number is reduced to
+   * one below the maximum.
    */
   #remembered(now: bigint, setBack: bigint, rule: Rule, buckets: readonly [Bucket, Bucket]): Memory {
     const back = (time: bigint | undefined) => (time === undefined ? undefined : time - setBack);
@@ -288,7 +288,7 @@ export class ModelKey {
     const before = up(BigInt(isOfDay ? DAY : MINUTE), BigInt(limit));
     const shorter = now + up(lineUntil - now, before) * bucket.tokenTime;
     if (shorter >= lineUntil) return lineUntil;
-    this.#met.add(isOfDay ? 'places of a raised day limit' : 'places of a raised minute limit');
+    this.#met.add(`places in line kept after the ${isOfDay ? 'day' : 'minute'} limit was raised`);
     return shorter;
   }
 

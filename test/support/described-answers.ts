@@ -64,8 +64,8 @@ interface Known {
 const known = new Map<string, Known>();
 
 /**
- * Checks the answers of these services of this project from now on. For answers from a foreign core, only the headers
- * that the gateway adds are checked.
+ * From now on, checks every response from the given services against its API description. For responses from a foreign
+ * core, only the headers that the gateway adds are checked.
  * @param addresses the URLs of a core, and of a gateway's listeners for clients and for operators
  * @param coreUrls the cores of the gateway
  * @returns a function that ends the checks. Call it when the services stop, because other servers may get their ports

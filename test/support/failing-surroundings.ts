@@ -133,7 +133,7 @@ export async function gatewayOnFullMachine(): Promise<Patient> {
         async cause() {
           const port = Number(new URL(gateway).port);
           const sockets = Array.from({ length: 150 }, () => net.connect(port, '127.0.0.1').on('error', () => {}));
-          // The counter can be scraped once descriptors are free again.
+          // Holds the descriptors for a while, then frees them, because the counter cannot be scraped before that.
           await sleep(1_500);
           for (const socket of sockets) socket.destroy();
         },

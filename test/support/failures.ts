@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { LogLine } from './log.ts';
 
 /**
- * Checks every 5xx answer that a test gets from a server of this project. The server must have logged a line with the
- * request id, the status and the cause, and must have counted the failure.
+ * Checks every 5xx answer that a test gets from one of the project's servers. The server must have logged a line with
+ * the request id, the status and the cause, and must have counted the failure.
  */
 
 export interface Failure {

@@ -41,9 +41,10 @@ interface Worker {
 }
 
 /**
- * Runs a fleet to its end.
- * @returns the numbers of decisions by outcome, and of refusals although Retry-After had passed (`again`); the requests
- * `served` per worker; the longest time that any worker went without a 200; and all values of Retry-After in order
+ * Runs a fleet to completion.
+ * @returns the number of decisions by outcome; the number of requests that were refused even though Retry-After had
+ *   passed (`again`); the requests `served` per worker; the longest time that any worker went without a 200; and all
+ *   Retry-After values in order
  */
 export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet) {
   const random = generator(fleet.seed);

@@ -25,7 +25,7 @@ const FILLER = `
   }
 `;
 
-/** Mounts a small disk until the end of the test. @returns undefined if this process may not mount one */
+/** Mounts a small disk until the end of the test. @returns undefined if this process is not allowed to mount one */
 export async function smallDisk(megabytes: number) {
   const folder = await temporaryFolder();
   const mounted = await run('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m`, 'tmpfs', folder]).catch(

@@ -4,6 +4,7 @@ import { type CheckResult, fault, good, unknown, warning } from '../../check-res
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { isNetwork } from '../../limiter/networks.ts';
 import {
+  inForceInWords,
   isFormer,
   PLAN_NAMES,
   type Plan,
@@ -89,7 +90,7 @@ function checkRejected({ field, value, kept }: RejectedValue): CheckResult {
     return warning(TABLE, found, `ctl plans set ${plan} --ban-after none`);
   }
   const shown = value === undefined ? 'missing' : JSON.stringify(value);
-  const stays = `${kept ?? 'nothing'} stays in force`;
+  const stays = inForceInWords(kept);
   if (!STORED_FIELDS.includes(field))
     return fault(TABLE, `${field} is ${shown}; ${stays}`, `No plan has this field. Run: HDEL gateway:plans ${field}`);
   const found = `${field} is ${shown}, which is not ${rangeOf(name as PlanField)}; ${stays}`;
@@ -201,10 +202,10 @@ function faultsOf(key: KeyEntry): CheckResult[] {
 }
 
 const invalidValues = ({ id, rejected = [] }: KeyEntry): CheckResult[] =>
-  rejected.map(({ field, value, kept: stays }) =>
+  rejected.map(({ field, value, kept }) =>
     fault(
       'keys',
-      `${id}: ${field} is ${JSON.stringify(value.slice(0, 64))}, which is not valid; ${stays ?? 'nothing'} stays in force`,
+      `${id}: ${field} is ${JSON.stringify(value.slice(0, 64))}, which is not valid; ${inForceInWords(kept)}`,
       field === 'tags'
         ? `HSET gateway:tags:{${id}} tags … or ctl keys set ${id} --tag …`
         : `HSET gateway:key:{${id}} ${field} … or ctl keys set ${id} --${field.replaceAll('_', '-')} …`,

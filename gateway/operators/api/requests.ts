@@ -212,7 +212,7 @@ function whyOf(report: RequestReport): Why {
   // The limit per address also refuses requests with an invalid key.
   if (code === 'rate_limit_exceeded' && outcome !== 'admitted' && outcome !== 'refused')
     return [
-      `Within a minute, the address ${address} has sent too many requests that do not count against a key.${retryIn(report)}`,
+      `In one minute, the address ${address} sent too many requests that do not count against a key.${retryIn(report)}`,
       'Check its earlier requests: they have no valid key, or they read the limits or the reference too often.',
     ];
   const refusal = REFUSALS[outcome]?.(report);
@@ -235,7 +235,7 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
     const limit = decision?.buckets?.[empty === 'day' ? 'day' : 'minute'].limit;
     return [
       `The key had used up its limit of ${limit} ${limit === 1 ? 'request' : 'requests'} per ${empty}.${retryIn(report)}`,
-      `Raise the limit of the key or of its plan ${decision?.plan}, or make the client wait for the time in Retry-After.`,
+      `Raise the limit of the key or of its plan (${decision?.plan}), or make the client wait for the time in Retry-After.`,
     ];
   },
   banned: ({ decision }) => {

@@ -31,7 +31,10 @@ function isAtLeast(version, minimum) {
   return at === -1 || have[at] > need[at];
 }
 
-/** The Node in an optional dependency; undefined if that is not installed, or is the Node that runs this. */
+/**
+ * The path of the Node binary in the optional dependency. Undefined if the dependency is not installed, or if that
+ * binary is already running this file.
+ */
 function ownNode() {
   try {
     const own = realpathSync(require.resolve(`node-${process.platform}-${process.arch}/bin/node`));

@@ -154,7 +154,7 @@ const MODES: Readonly<Record<Redis['mode'], string>> = {
   single: 'A single Redis',
   cluster: 'A cluster',
   sentinel: 'A primary, found through sentinels',
-  embedded: 'None: the gateway stores keys and limits itself',
+  embedded: 'None: this gateway stores its own keys and limits',
 };
 
 const nothing = html`<span class="note">none yet</span>`;

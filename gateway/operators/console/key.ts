@@ -143,7 +143,7 @@ function KeyUse({ id }: { id: string }) {
 interface UseProps {
   readonly title: string;
   readonly step: Step;
-  /** It lacks minutes or days without requests, which are shown as 0. */
+  /** Minutes or days without requests have no entry here; they are shown as 0. */
   readonly used: KeyUsageAnswer[`${Step}s`];
   readonly now: number;
 }

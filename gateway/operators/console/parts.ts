@@ -272,7 +272,7 @@ function inputOf({ name, type, placeholder, suggestions, options, otherwise = 'A
 
 const choose = ({ target }: Event) => (target as HTMLSelectElement).form?.requestSubmit();
 
-/** Formats a filter for its field. An invalid time is left for the gateway to reject. */
+/** Formats a filter for its field. An invalid time leaves the field empty; the gateway rejects the one in the URL. */
 const typedOf = ({ type }: FilterSpec, value: string): string =>
   type === 'time' ? (Number.isNaN(Date.parse(value)) ? '' : toLocal(value)) : value;
 

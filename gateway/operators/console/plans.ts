@@ -252,7 +252,7 @@ function trialInWords(trial: Trial | Error | undefined) {
   if (requests === 0) return html`<p>No key of this plan sent a request.${scope}</p>`;
   if (refused === 0)
     return html`
-      <p>As far as the counts show, these limits would have refused none of ${counted(requests, 'request')} by ${counted(keys, 'key')}.${scope}</p>
+      <p>As far as the counts show, these limits would have refused 0 of ${counted(requests, 'request')} from ${counted(keys, 'key')}.${scope}</p>
       ${LEAST}
     `;
   return html`

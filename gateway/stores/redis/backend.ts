@@ -18,7 +18,7 @@ const MOVE_EVERY_MS = 250;
 
 interface RedisBackendOptions {
   readonly clients?: Clients | undefined;
-  /** Decides while Redis is away. By default `clients` does. */
+  /** Decides while Redis is unavailable. By default, `clients` does. */
   readonly locals?: LocalDecisions | undefined;
   readonly connectOperators?: () => Promise<RedisConnection>;
   readonly auditLength?: number | undefined;

@@ -44,7 +44,7 @@ export function keyPlaces(redis: RedisConnection) {
         ? [boundOf(after), newestFirst ? '-inf' : '+inf', 'BYSCORE', 'LIMIT', from, limit]
         : [from, from + limit - 1];
       const order = newestFirst ? ['REV'] : [];
-      // The options fit different overloads, and the type of this one stands for all of them.
+      // Different options match different overloads of zrange. The cast picks one overload for all of them.
       const options = [...range, ...order, 'WITHSCORES'] as unknown as [from: number, to: string, 'WITHSCORES'];
       const flat = await orUnavailable(redis.zrange(set, ...options));
       const cursors = pairsOf(flat).map(([id, score]): KeyCursor => ({ id, createdAt: scoreOf(score) }));

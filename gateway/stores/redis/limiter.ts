@@ -173,7 +173,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     for (const question of this.#waiting.splice(0)) if (question.isOpen) question.failed(fault, false);
   }
 
-  /** Starts the deadline of a call. When it passes, Redis counts as away, and all waiting requests are answered. */
+  /** Starts a call's deadline. When it passes, Redis counts as unavailable, and all waiting requests are answered. */
   #startDeadline(): () => void {
     const { calls, timeoutMs } = this.#options;
     if (timeoutMs === undefined) return () => {};

@@ -54,7 +54,7 @@ function checkSlots(slots: readonly (readonly string[] | undefined)[]): CheckRes
   const left = SLOTS - slots.filter((nodes) => nodes !== undefined && nodes.length > 0).length;
   if (left === 0) return good('redis cluster', 'all slots are served');
   const found = `${left} of ${SLOTS} slots are not served`;
-  return fault('redis cluster', found, 'redis-cli --cluster check and fix');
+  return fault('redis cluster', found, 'Run redis-cli --cluster check, then redis-cli --cluster fix.');
 }
 
 async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {

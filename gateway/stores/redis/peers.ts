@@ -39,7 +39,7 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
   let ended: Promise<void> = Promise.resolve();
 
   /**
-   * Queries all other gateways. Never rejects, and returns in time even if Redis is away or hangs.
+   * Queries all other gateways. Never rejects, and returns in time even if Redis is down or hangs.
    * @returns the answers, and the gateways that did not answer. The latter are undefined if the gateways are unknown or
    *   could not be queried
    */

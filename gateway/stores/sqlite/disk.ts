@@ -125,7 +125,7 @@ function append(file: number, bytes: number): void {
 
 /** Faults of a disk and of SQLite, as sentences for operators. */
 
-export const FULL = 'The disk of DATA_DIR is full.';
+export const FULL = 'The disk that holds DATA_DIR is full.';
 const READ_ONLY = 'DATA_DIR is read-only.';
 const DAMAGED = 'The database in DATA_DIR is damaged.';
 const LOCKED = 'Another process has locked the database in DATA_DIR.';
@@ -134,9 +134,9 @@ const LOCKED = 'Another process has locked the database in DATA_DIR.';
 const OF_SQLITE: Readonly<Record<number, string>> = {
   5: LOCKED,
   6: LOCKED,
-  7: 'There is no memory left for the database in DATA_DIR.',
+  7: 'The process ran out of memory (RAM) while using the database in DATA_DIR.',
   8: READ_ONLY,
-  10: 'The disk of DATA_DIR reports an error.',
+  10: 'The disk that holds DATA_DIR reports an error.',
   11: DAMAGED,
   13: FULL,
   14: 'The database in DATA_DIR cannot be opened.',
@@ -149,7 +149,7 @@ const OF_THE_SYSTEM: Readonly<Record<string, string>> = {
   EPERM: 'The gateway has no permission to write to DATA_DIR.',
   ENOSPC: FULL,
   EDQUOT: FULL,
-  EIO: 'The disk of DATA_DIR reports an error.',
+  EIO: 'The disk that holds DATA_DIR reports an error.',
 };
 
 interface Coded {

@@ -216,12 +216,12 @@ function takeLock(folder: string): (() => void) | undefined {
     if (isBusy(fault)) throw inUse(folder, readHolder(path));
     if (existsSync(path) && !isReadable(path))
       throw new Error(
-        `The lock of DATA_DIR ${folder} cannot be read, so another gateway may use the folder. Start this one as the ` +
-          'user who owns it.',
+        `The lock of DATA_DIR ${folder} cannot be read, so another gateway may be using the folder. Start this ` +
+          'gateway as the owner of the lock file.',
         { cause: fault },
       );
-    // There is no lock: on a readable file it would have been found, and a missing file cannot be created with our
-    // rights.
+    // Nobody holds the lock: if the file were locked, SQLite would have reported it as busy, and if it is missing, this
+    // process lacks permission to create it.
     return undefined;
   }
   held.add(path);

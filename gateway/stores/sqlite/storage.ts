@@ -32,7 +32,7 @@ export interface Owner {
 }
 
 export interface SqliteOptions {
-  /** The deciding process, if it is another one. Without an owner, decisions change no record. */
+  /** The process that makes decisions, if it is not this one. If undefined, no other process holds unsaved results. */
   readonly owner?: Owner | undefined;
   readonly auditLength?: number | undefined;
   readonly clock?: Clock;

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 /** The nice values that divide CPU time among the processes of a run. */
 
 const isRoot = process.getuid?.() === 0;
-/** Higher than that of other processes, if permitted: only root may go below 0. */
+/** A higher priority than other processes have, if permitted: only root may set a negative nice value. */
 export const FIRST = isRoot ? -10 : 0;
 /** Gets at most a third of the CPU time of FIRST when CPU time is scarce. */
 export const LAST = isRoot ? -5 : 19;

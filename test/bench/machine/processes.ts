@@ -40,7 +40,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   });
 }
 
-/** Starts a Node program of this project, and waits until it reports its address. */
+/** Starts one of the project's Node programs, and waits until it reports its address. */
 export async function startNode(
   name: string,
   script: string,
@@ -71,7 +71,7 @@ export async function startProgram(
   throw new Error(`${name} did not come up at ${url}. ${errorsOf(name)}`);
 }
 
-/** Runs a program to its end. @returns its standard output */
+/** Runs a program to completion. @returns its standard output */
 export async function runProgram(command: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<string> {
   const child = spawnInGroup(command, args, env, ['ignore', 'pipe', 'pipe']);
   running.set(child, command);

@@ -117,7 +117,10 @@ async function bytesPerDecision(): Promise<number> {
   return ((await traffic()) - second - (second - first)) / SAMPLE_KEYS;
 }
 
-/** The memory of keys used on every day and in every minute of the last hour, which is the maximum for a key. */
+/**
+ * The memory per key, for keys used on every recorded day and in every minute of the last hour; this is the maximum for
+ * a key.
+ */
 async function bytesPerKey(): Promise<number> {
   const memory = async () => Number(/used_memory:(\d+)/.exec(await stage.client.info('memory'))?.[1]);
   const before = await memory();

@@ -37,7 +37,7 @@ function namesInDeploy(): string[] {
 /** The image that deploy/ names for a recipe. @throws {Error} if it names none */
 export function nameInDeploy(recipe: string): string {
   const found = namesInDeploy().find((image) => recipeOf(image) === recipe);
-  if (found === undefined) throw new Error(`deploy/ names no image of ${recipe}.`);
+  if (found === undefined) throw new Error(`deploy/ names no image for the recipe ${recipe}.`);
   return found;
 }
 

@@ -47,7 +47,8 @@ function limits.set(header, reply)
   end
 end
 
--- For a caller without a key: `count` requests of 60 in this minute, which ends at `reset`.
+-- Sets the headers for a caller without a key, which has sent `count` requests of its 60 in the minute that ends at
+-- `reset`.
 function limits.set_of_address(header, count, reset)
   header['X-RateLimit-Limit'] = 60
   header['X-RateLimit-Remaining'] = max(60 - count, 0)
