@@ -71,7 +71,7 @@ test('a request refused by a ban links to the bans and to an existing heading of
   await ask('b-banned', key);
   const { page, faults } = await openConsole(browser, stack, '/console/requests?q=b-banned');
   // It is the only expanded row.
-  await opened(page).getByText('The key was banned until').waitFor();
+  await opened(page).getByText('An operator had banned the key until').waitFor();
   expect(await opened(page).innerText()).toMatch(/The key is banned until [\d:]+ \(in (10|9) min\), refused 1 since\./);
   expect(await opened(page).getByRole('link', { name: 'Bans' }).getAttribute('href')).toBe('/console/bans');
   await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);

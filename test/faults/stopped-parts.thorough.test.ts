@@ -99,6 +99,9 @@ test('a part that stops responding is never reported as healthy until it respond
   try {
     await sleep(HUNG_MS);
     expect(await banner.innerText()).toMatch(/No response[\s\S]*Since \d\d:\d\d/);
+    const shown = await page.locator('#main').innerText();
+    expect(shown).toMatch(/this gateway\s+Unknown\s+does not respond/);
+    expect(shown).not.toMatch(/Exact|Good|Connected|Up\b/);
   } finally {
     signalAll(gateway.child.pid as number, 'SIGCONT');
   }

@@ -3,6 +3,7 @@ import type { RequestsAnswer, RequestView } from '../../gateway/operators/api/an
 import { idOf } from '../support/api-key.ts';
 import { CLI, ctl, ctlProcess, operatorOf } from '../support/ctl.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
+import { send } from '../support/http.ts';
 import { ask, get, hashOf, operatorsRedis, statusOf } from '../support/operators.ts';
 import { startProcess } from '../support/process.ts';
 import { ownRedis } from '../support/redis-database.ts';
@@ -99,15 +100,34 @@ test('ctl requests reads more than one page and counts the repetitions of a refu
   expect(refused).toMatch(/ id +more\n.* {2}1[34]\n/);
 });
 
-test('--key finds a revoked key by its id; if given a whole key, it sends only the id', async () => {
+test('--key finds a revoked key by its id or name; if given a whole key, it sends only the id', async () => {
   const stack = await startStack();
-  const [revoked, key] = [await stack.issueKey(), await stack.issueKey()];
+  const [revoked, key] = [await stack.issueKey({ name: 'gone away' }), await stack.issueKey()];
   await ask(stack, revoked, 'of-the-revoked');
   await stack.admin('DELETE', `/keys/${idOf(revoked)}`);
   expect((await ctl(stack, 'requests', '--key', idOf(revoked))).out).toMatch(/^id {16}of-the-revoked$/m);
+  expect(await ctl(stack, 'requests', '--key', 'Gone away')).toMatchObject({
+    ...{ code: 0, out: expect.stringMatching(/^id {16}of-the-revoked$/m) },
+    err: `Note: the key Gone away was revoked. Its id was ${idOf(revoked)}.\n`,
+  });
   const whole = await ctl(stack, 'requests', '--key', key);
   expect(whole).toMatchObject({ code: 0, err: expect.stringContaining('the secret was removed and not sent') });
   expect(JSON.stringify(stack.log)).not.toContain(key.slice(16));
+});
+
+test('--key finds requests of a key by its id, and says why a read of its usage failed, while Redis does not respond', async () => {
+  const server = await ownRedis();
+  const stack = await startStack({ REDIS_URL: server.url });
+  const key = await stack.issueKey();
+  await ask(stack, key, 'before-the-outage');
+  server.pause();
+  await send(`${stack.gateway}/v1/limits?refusals=true`, { key, headers: { 'X-Request-Id': 'of-limits' } });
+  const { code, out } = await ctl(stack, 'requests', '--key', idOf(key), '--why');
+  expect([code, out]).toEqual([
+    0,
+    expect.stringMatching(/of-limits\n.*usage of the key could not be read[\s\S]*before-the-outage/),
+  ]);
+  server.resume();
 });
 
 test('text from clients cannot manipulate a terminal', async () => {

@@ -76,7 +76,11 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
     const reasonOf = async (answer: { id: string }) => (await one(stack, answer.id))?.reason ?? '';
     const banned = await stack.issueKey();
     await stack.admin('PUT', `/keys/${idOf(banned)}/ban`, { seconds: 600 });
-    expect(await reasonOf(await ask(stack, banned))).toMatch(/^The key was banned until \d{4}-\S+Z\.$/);
+    expect(await reasonOf(await ask(stack, banned))).toMatch(/^An operator had banned the key until \d{4}-\S+Z\.$/);
+    await stack.admin('PATCH', '/plans/free', { ban_after: 1, ban_grace_seconds: 0 });
+    const loud = await stack.issueKey({ minute: 1 });
+    for (let sent = 0; sent < 6; sent++) await ask(stack, loud);
+    expect(await reasonOf(await ask(stack, loud))).toContain('because its client kept sending requests before');
     const disabled = await stack.issueKey();
     await stack.admin('PATCH', `/keys/${idOf(disabled)}`, { disabled: true });
     expect(await reasonOf(await ask(stack, disabled))).toBe('The key is disabled.');

@@ -48,8 +48,8 @@ export function HealthPage() {
 
 function SilentGateway({ since, again }: { since: Date; again: Content }) {
   const finding: SeenFinding = {
-    ...{ about: 'this gateway', status: 'unknown', found: 'does not answer', since: since.toISOString() },
-    advice: 'Check its process and its log. The state of everything else is unknown until it answers.',
+    ...{ about: 'this gateway', status: 'unknown', found: 'does not respond', since: since.toISOString() },
+    advice: 'Check its process and its log. The state of everything else is unknown until it responds.',
   };
   return html`
     <${Card} title="Checks" actions=${again}>
