@@ -81,6 +81,7 @@ test('a part that stops responding is never reported as healthy until it respond
         name,
         expect.stringMatching(new RegExp(`${name}.*\\s+(Unknown|Fault)`)),
       ]);
+      if (name === 'worker 1') expect(shownCards.decisions).toMatch(/1 of 2 workers running/);
       if (name === 'redis') expect(shownCards.decisions).toMatch(/Decisions\s+(Unknown|Local)/);
       expect([name, shown]).toEqual([name, expect.not.stringMatching(/All well/)]);
       expect([name, doctor.map(({ about }) => about)]).toEqual([

@@ -90,9 +90,11 @@ function Gateway(state: TrafficAnswer) {
     <span class=${`badge ${badge}`}>${text}</span>
     ${from !== undefined && html` since <${When} at=${from} />`}
   `;
+  const silent = state.findings.filter(({ about, status }) => /^worker \d/.test(about) && status === 'unknown').length;
+  const running = workers && Math.max(0, workers.serving - silent);
   const serving =
     workers &&
-    html`<span class=${`badge ${workers.serving < workers.wanted ? 'warning' : 'good'}`}>${workers.serving} of ${workers.wanted} workers running</span>`;
+    html`<span class=${`badge ${running === workers.wanted ? 'good' : 'warning'}`}>${running} of ${workers.wanted} workers running</span>`;
   const facts = [
     ['Decisions', decisions],
     ['Started', html`<${When} at=${since} />`],
