@@ -74,6 +74,10 @@ export function banOf(entry: KeyEntry, plans: PlanTable, now: number) {
   };
 }
 
+/** The active ban of a key, as lists show it. */
+export const runningBanOf = (entry: KeyEntry, plans: PlanTable, now: number): BanView | undefined =>
+  isBanned(entry, plans, now) ? banOf(entry, plans, now) : undefined;
+
 /** Adds the current state of both buckets, which are left out if the key has no usable limits. */
 export function describeKeyInFull(entry: KeyEntry, plans: PlanTable, now: number) {
   const buckets = bucketsIn(entry, plans, now);
@@ -154,8 +158,10 @@ export async function runningBans(
   isCounted: boolean,
 ): Promise<ReadonlyMap<string, BanView>> {
   const { table } = deps.planCache;
-  const banned = entries.filter((entry) => isBanned(entry, table, now));
-  const bans = banned.map((entry) => ({ id: entry.id, ...banOf(entry, table, now) }));
+  const bans = entries.flatMap((entry) => {
+    const ban = runningBanOf(entry, table, now);
+    return ban === undefined ? [] : [{ id: entry.id, ...ban }];
+  });
   return new Map((isCounted ? await withBanRefusals(deps, bans) : bans).map(({ id, ...ban }) => [id, ban]));
 }
 

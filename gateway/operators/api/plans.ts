@@ -31,7 +31,7 @@ import {
 } from '../../stores/plans.ts';
 import { writeCursor } from '../../stores/storage.ts';
 import { HistoryAnswer, Plans, PlanView, TrialAnswer } from './answers.ts';
-import { banOf, isBanned, sumsOf } from './key-view.ts';
+import { runningBanOf, sumsOf } from './key-view.ts';
 import { planName } from './keys.ts';
 import { type About, type AdminCall, type AdminDependencies, operation, refuseEmpty, who } from './operation.ts';
 import { after, cursorIn, limitValue, planNumber, refusingProto, wholeNumber } from './values.ts';
@@ -248,7 +248,7 @@ export const tryPlan = operation(
       .filter(({ record, isRevoked }) => record.plan === plan && !isRevoked)
       .map((entry) => ({
         ...tryOn(entry, limits, Math.floor(now / MINUTE)),
-        ban: isBanned(entry, table, now) ? banOf(entry, table, now) : undefined,
+        ban: runningBanOf(entry, table, now),
       }))
       .filter(({ requests }) => requests > 0);
     const requests = tried.reduce((total, one) => total + one.requests, 0);

@@ -7,7 +7,7 @@ import { hasTags, TAG_NAME, valueOfTag } from '../../limiter/tags.ts';
 import { type KeyCursor, writeCursor } from '../../stores/storage.ts';
 import { addUp } from '../clients.ts';
 import { KeyUsageAnswer, UsageAnswer, type UsageOfKey, type UsageSum, type UsedOnDay } from './answers.ts';
-import { banOf, isBanned, refusedByBans, shownTags, sumsOf, toTime } from './key-view.ts';
+import { refusedByBans, runningBanOf, shownTags, sumsOf, toTime } from './key-view.ts';
 import { findKey } from './keys.ts';
 import { operation } from './operation.ts';
 import { after, checkOrder, cursorIn, tag, tagsIn, wholeNumber } from './values.ts';
@@ -60,8 +60,10 @@ export const listUsage = operation(
       const { keys, next } = await deps.keys.walk({ after: cursor, limit });
       if (by === 'day') return answer(keys.flatMap(daysOfKey), next);
       const { table } = deps.planCache;
-      const banned = (key: KeyEntry) => isBanned(key, table, now) && { ban: banOf(key, table, now) };
-      const sums = keys.flatMap((key) => sumOf(daysOfKey(key)).map((sum) => ({ ...sum, ...banned(key) })));
+      const sums = keys.flatMap((key) => {
+        const ban = runningBanOf(key, table, now);
+        return sumOf(daysOfKey(key)).map((sum) => ({ ...sum, ban }));
+      });
       return answer(sums, next);
     }
     const sums: UsageSum[] = [];

@@ -4,7 +4,7 @@ import { type Cell, harmless, table } from './text.ts';
 
 /** Finds the key, secret or token that a command is about, by its id or its name. */
 
-interface Named {
+export interface Named {
   readonly id: string;
   readonly name: string;
 }

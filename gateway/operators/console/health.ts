@@ -75,6 +75,12 @@ const findingOfRedis = (state: TrafficAnswer): SeenFinding | undefined =>
     ? state.findings.find(({ about }) => about.startsWith('redis'))
     : findingAbout(state, 'redis');
 
+const findingOfWorker = (state: TrafficAnswer, worker: number): SeenFinding | undefined =>
+  findingAbout(state, `worker ${worker}`);
+
+const isRunning = (state: TrafficAnswer, { worker, pid }: Worker): boolean =>
+  pid !== undefined && findingOfWorker(state, worker) === undefined;
+
 const Found = ({ status, found, since }: SeenFinding) => html`
   <span class=${`badge ${status}`}>${upperFirst(status)}</span> since <${When} at=${since} />
   <span class="wordy">It ${found}</span>
@@ -90,8 +96,7 @@ function Gateway(state: TrafficAnswer) {
     <span class=${`badge ${badge}`}>${text}</span>
     ${from !== undefined && html` since <${When} at=${from} />`}
   `;
-  const silent = state.findings.filter(({ about, status }) => /^worker \d/.test(about) && status === 'unknown').length;
-  const running = workers && Math.max(0, workers.serving - silent);
+  const running = workers?.each.filter((one) => isRunning(state, one)).length;
   const serving =
     workers &&
     html`<span class=${`badge ${running === workers.wanted ? 'good' : 'warning'}`}>${running} of ${workers.wanted} workers running</span>`;
@@ -240,7 +245,7 @@ const workerColumns = (state: TrafficAnswer): readonly Column<Worker>[] => [
   {
     title: 'State',
     show({ worker, pid }) {
-      const finding = findingAbout(state, `worker ${worker}`);
+      const finding = findingOfWorker(state, worker);
       if (pid !== undefined && finding !== undefined) return html`<${Found} ...${finding} />`;
       return html`<span class=${`badge ${pid === undefined ? 'fault' : 'good'}`}>${pid === undefined ? 'Not running' : 'Running'}</span>`;
     },

@@ -3,7 +3,8 @@ import packageFile from '../../../../package.json' with { type: 'json' };
 import type { FoundAnswer, KeyView, TokensAnswer } from '../../api/answers.ts';
 import { searchText } from '../../clients.ts';
 import type { Command } from '../command.ts';
-import { findKey } from '../key.ts';
+import { pathTo } from '../key.ts';
+import type { Named } from '../named.ts';
 import type { Session } from '../session.ts';
 import { harmless } from '../text.ts';
 
@@ -49,11 +50,6 @@ are read from the gateway that the shell's environment variables point to.`)
 const COMPLETE = 'complete';
 const LONGEST_WAIT_MS = 2_000;
 
-interface Named {
-  readonly id: string;
-  readonly name: string;
-}
-
 /** Reads what the arguments of these names can stand for. */
 const NAMED = {
   key: async (session: Session, text: string): Promise<Named[]> => {
@@ -62,10 +58,8 @@ const NAMED = {
     const pages = (await Promise.all(paths.map((path) => session.get(path)))) as Pick<FoundAnswer, 'keys'>[];
     return pages.flatMap(({ keys }) => keys);
   },
-  secret: async (session: Session, _text: string, key: string): Promise<readonly Named[]> => {
-    const { id } = await findKey(session, key);
-    return (await session.get<KeyView>(`/keys/${encodeURIComponent(id)}`)).secrets;
-  },
+  secret: async (session: Session, _text: string, key: string): Promise<readonly Named[]> =>
+    (await session.get<KeyView>(await pathTo(session, key))).secrets,
   token: async (session: Session): Promise<readonly Named[]> => (await session.get<TokensAnswer>('/tokens')).tokens,
 };
 type Kind = keyof typeof NAMED;

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError } from 'commander';
 import { boundedMap } from '../../../../shared/bounded-map.ts';
-import type { ActivityAnswer, RequestsAnswer, RequestView } from '../../api/answers.ts';
-import { searchText, timesInWords } from '../../clients.ts';
+import type { RequestsAnswer, RequestView } from '../../api/answers.ts';
+import { readEntries, searchText, timesInWords } from '../../clients.ts';
 import { AdminError } from '../admin-client.ts';
 import type { Command } from '../command.ts';
 import { banNote, findKey } from '../key.ts';
@@ -81,8 +81,7 @@ async function keyIdOf(session: Session, given: string): Promise<string> {
     return (await findKey(session, given)).id;
   } catch (fault) {
     if (!(fault instanceof AdminError && fault.status === 404)) throw fault;
-    const path = `/activity?action=key.revoke&target=${encodeURIComponent(given)}&limit=1`;
-    const [revoked] = (await session.get<ActivityAnswer>(path)).activity;
+    const [revoked] = (await readEntries(session.get, { action: 'key.revoke', target: given }, 1)).activity;
     if (revoked === undefined) throw fault;
     session.printNote(`Note: the key ${harmless(given)} was revoked. Its id was ${revoked.target}.`);
     return revoked.target;
