@@ -1,6 +1,6 @@
 import { Counter, type Family, Label } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
-import { every, untilNext } from '../../shared/process/repeat.ts';
+import { every } from '../../shared/process/repeat.ts';
 import { monotonicClock } from './bucket.ts';
 import type { Client, Debt } from './client.ts';
 import type { Clients, LocalDecisions } from './clients.ts';
@@ -300,8 +300,8 @@ const RUNNING = new Map<number, Deadline[]>();
 export function startDeadline(ms: number, onMissed: () => void, onPart = () => {}): () => void {
   const partMs = Math.ceil(ms / PARTS);
   const running = RUNNING.get(ms) ?? beginParts(ms, partMs);
-  // The current part counts if most of it is left.
-  const deadline: Deadline = { passed: untilNext(partMs) > partMs ? -1 : 0, onMissed, onPart };
+  // The current part counts if most of it is left. Parts end at multiples of their length on the clock.
+  const deadline: Deadline = { passed: performance.now() % partMs > partMs / 2 ? -1 : 0, onMissed, onPart };
   running.push(deadline);
   return () => {
     if (deadline.passed === undefined) return;

@@ -59,11 +59,12 @@ test.for(observed)(
   'while Redis $how, four gateways admit exactly the limit, and no key gets a 5xx',
   ({ answers, fresh, stacks }) => {
     expect(new Set(fresh.map(({ status }) => status))).toEqual(new Set([200]));
-    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
+    // Its log says why a gateway decides alone, and its body why it refuses a request.
+    for (const stack of stacks) expect(stack.log.filter(({ msg }) => msg === 'decisions are local')).toEqual([]);
+    expect(answers.filter(({ status }) => status !== 200 && status !== 429)).toEqual([]);
     const judgement = judge(answers, { capacity: MINUTE, windowMs: 60_000 });
     expect(judgement.violations).toEqual([]);
     expect(judgement.usedShare).toBeGreaterThan(0.95);
-    for (const stack of stacks) expect(stack.log.filter(({ msg }) => msg === 'decisions are local')).toEqual([]);
   },
 );
 
