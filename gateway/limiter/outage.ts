@@ -279,7 +279,9 @@ export class Debts {
 }
 
 /** A deadline has this many parts. A stall of the event loop counts as one part, however long it lasts. */
-const PARTS = 10;
+const PARTS = 20;
+/** How often `onPart` is called until the deadline. */
+const CALLS = 5;
 
 interface Deadline {
   /** How many parts have passed; undefined once the deadline is stopped. */
@@ -292,16 +294,16 @@ interface Deadline {
 const RUNNING = new Map<number, Deadline[]>();
 
 /**
- * Calls `onMissed` every `ms` milliseconds, give or take a twentieth, and `onPart` five times as often. No deadline is
+ * Calls `onMissed` every `ms` milliseconds, at most a twentieth later, and `onPart` five times as often. No deadline is
  * missed because this process stalls or lacks CPU time: only the parts in which the event loop turned count. Before
  * `onMissed` is called, every socket is read once more.
  * @returns a function that stops the deadline
  */
 export function startDeadline(ms: number, onMissed: () => void, onPart = () => {}): () => void {
-  const partMs = Math.ceil(ms / PARTS);
+  const partMs = ms / PARTS;
   const running = RUNNING.get(ms) ?? beginParts(ms, partMs);
-  // The current part counts if most of it is left. Parts end at multiples of their length on the clock.
-  const deadline: Deadline = { passed: performance.now() % partMs > partMs / 2 ? -1 : 0, onMissed, onPart };
+  // The current part does not count, because some of it has passed.
+  const deadline: Deadline = { passed: -1, onMissed, onPart };
   running.push(deadline);
   return () => {
     if (deadline.passed === undefined) return;
@@ -328,7 +330,7 @@ function takePart(deadline: Deadline): void {
   if (deadline.passed === undefined) return;
   deadline.passed += 1;
   if (deadline.passed <= 0) return;
-  if (deadline.passed % 2 === 0) deadline.onPart();
+  if (deadline.passed % (PARTS / CALLS) === 0) deadline.onPart();
   // Timers run before the poll phase, in which sockets are read, and immediates after it.
   if (deadline.passed % PARTS === 0) setImmediate(() => deadline.passed !== undefined && deadline.onMissed());
 }
