@@ -6,11 +6,11 @@ import type { PlannedBackend } from './open-backend.ts';
 import { OperatorsAccess } from './operators/api/access.ts';
 import { lastBackup } from './operators/api/backup.ts';
 import { checkKeys, checkPlans, checkWorkers } from './operators/api/doctor.ts';
-import { type Asked, FindingsSince, Health } from './operators/api/health.ts';
+import { FindingsSince, Health } from './operators/api/health.ts';
 import type { AboutGateway } from './operators/api/operation.ts';
 import { answerPeer, checkPeers, ofAllGateways } from './operators/api/requests.ts';
 import { ROUTES as ADMIN_ROUTES } from './operators/api/routes.ts';
-import { checkAnswers, checkDecisions, coresOf } from './operators/api/traffic.ts';
+import { checkDecisions } from './operators/api/traffic.ts';
 import { pageRoutes } from './operators/pages.ts';
 import { keptToken, redactSecrets } from './operators/tokens.ts';
 import { clientAddress, countedAs, networkOf, TrustedProxies } from './pipeline/client-http.ts';
@@ -18,7 +18,7 @@ import { CORE_READ } from './routes.ts';
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { KeyRefusals } from './telemetry/key-refusals.ts';
 import { exposeBackup, exposeRedisMemory, WatchedTraffic } from './telemetry/state.ts';
-import { checkCores, probeCores } from './upstream/check-cores.ts';
+import { checkCores } from './upstream/check-cores.ts';
 
 /** Enough for a few people, the command line and Prometheus. */
 const OPERATORS_LIMITS: Partial<ServerLimits> = { connections: 200, connectionsPerAddress: 50 };
@@ -45,28 +45,19 @@ export async function serveOperators(
   const traffic = new WatchedTraffic({ counted: about.metrics.counted, banned, isLocal, workers, processes });
   exposeRedisMemory(about.metrics, backend);
   exposeBackup(about.metrics, () => lastBackup(stores));
-  const lookAtCores = () => checkCores(settings.CORE_URL, coreToken?.(), CORE_READ);
-  const lookAtRedis = async () => {
-    const found = await backend.check();
-    return [...found, ...checkDecisions(processes(), found)];
-  };
   const seldom = {
     keys: () => checkKeys(stores.keys),
     'client addresses': () => checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
   };
   const quick = {
-    redis: lookAtRedis,
-    async cores({ isWatched }: Asked) {
-      if (isWatched) return lookAtCores();
-      const seen = coresOf(processes()).filter(({ state }) => state !== 'draining');
-      // If there are several cores, the workers probe them anyway.
-      return [...(seen.length > 1 ? await probeCores(settings.CORE_URL) : []), ...seen.flatMap(checkAnswers)];
+    async redis() {
+      const found = await backend.check();
+      return [...found, ...checkDecisions(processes(), found)];
     },
+    cores: () => checkCores(settings.CORE_URL, coreToken?.(), CORE_READ),
     workers: () => checkWorkers(workers?.()),
     'plan table': () => checkPlans(backend.planCache),
-    // Only on request: orchestrators keep these checks running on every gateway, so each gateway would otherwise query
-    // all others every second.
-    gateways: ({ isNow }: Asked) => (isNow ? checkPeers(peers) : undefined),
+    gateways: () => checkPeers(peers),
   };
   const health = new Health(quick, seldom);
   const server = await startServer({
@@ -83,12 +74,7 @@ export async function serveOperators(
         traffic,
         redisMode: settings.REDIS_URL === undefined ? ('embedded' as const) : settings.REDIS_MODE,
         findings: new FindingsSince(),
-        checkDependencies: {
-          redis: lookAtRedis,
-          cores: lookAtCores,
-          gateways: () => checkPeers(peers),
-          ...seldom,
-        },
+        checks: { ...quick, ...seldom },
         health,
       },
       logger,

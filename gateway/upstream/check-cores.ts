@@ -63,9 +63,6 @@ const PROBE_AGENT = 'animal-store-gateway-health';
 const READY = 200;
 const NO_PROBE = 404;
 
-/** Checks whether each core is ready. @param urls entries of CORE_URL */
-export const probeCores = (urls: readonly string[]): Promise<CheckResult[]> => lookAtEach(urls, probe);
-
 /** Checks an address. @param isOnly whether there is no other one */
 type Check = (address: CoreAddress, isOnly: boolean) => Promise<CheckResult>;
 

@@ -1,4 +1,5 @@
 import net from 'node:net';
+import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type {
@@ -12,12 +13,13 @@ import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
+import { send } from '../support/http.ts';
 import { get, hashOf, issueId, onRedis, operatorsRedis, tokenFor, viewOf } from '../support/operators.ts';
 import { startProcess } from '../support/process.ts';
 import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { startWithReplica } from '../support/replica.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
-import { eventually, startWorkers } from '../support/workers.ts';
+import { eventually, signalAll, startWorkers } from '../support/workers.ts';
 
 /** Errors that operators get if Redis is down or slow, or if a change is incomplete or no replica has confirmed it. */
 
@@ -225,6 +227,23 @@ test('a rollback that no replica has can be repeated, and the change stays rolle
   expect([await minute(), history.length]).toEqual([60, 2]);
   expect((await ctl(stack, 'plans', 'rollback', '--yes', '--id', history[0]?.id ?? '')).code).toBe(0);
   expect(await minute()).toBe(1);
+});
+
+test('even a lone /readyz reports another gateway that hangs', async () => {
+  const { url } = await ownRedis();
+  const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
+  const detail = async () => ((await send(`${here.adminUrl}/readyz`)).json as { detail?: string }).detail;
+  await eventually(detail).toBeUndefined();
+  const pid = there.child.pid as number;
+  signalAll(pid, 'SIGSTOP');
+  try {
+    await sleep(4_000);
+    expect(await detail()).toMatch(/^gateways did not answer within 0\.7 s \(unknown since \S+Z\)\.$/);
+    await eventually(detail).toMatch(new RegExp(`^gateway ${hostname()}:${pid} does not answer \\(unknown since `));
+  } finally {
+    signalAll(pid, 'SIGCONT');
+  }
+  await eventually(detail).toBeUndefined();
 });
 
 test('while Redis refuses writes, a gateway that answers is not reported as silent', async () => {

@@ -29,21 +29,19 @@ import { checkRequests, coresOf, shownRejected } from './traffic.ts';
  * first of the consecutive checks that reported it.
  */
 export const checkAll = operation({ answer: DoctorAnswer }, async ({ deps }) => {
-  const { checkDependencies, planCache, traffic, health } = deps;
+  const { checks, traffic, health } = deps;
   const processes = traffic.source.processes();
   const asked = [
-    ...Object.entries(checkDependencies).map(async ([about, look]) => {
+    ...Object.entries(checks).map(async ([about, look]) => {
       const found = await answered(about, look);
       health.note(about, found);
       return found;
     }),
     answered('requests to cores', () => checkRequests(coresOf(processes), processes.length)),
-    answered('workers', () => checkWorkers(traffic.source.workers?.())),
-    answered('plan table', () => checkPlans(planCache)),
     answered('backup', () => checkBackup(deps)),
   ];
   const found = (await Promise.all(asked)).flat();
-  return { findings: deps.findings.seen(found, deps.health.seen) };
+  return { findings: deps.findings.seen(found, health.bad()) };
 });
 
 /** Workers report twice a second. */

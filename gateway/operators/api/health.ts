@@ -8,22 +8,13 @@ const FIRST_WITHIN_MS = 700;
 const CHECK_EVERY_MS = 1_000;
 /** How often expensive checks run: while all results are good, and while one of them is bad. */
 const SELDOM_MS = { good: 60_000, bad: 10_000 };
-/** Somebody counts as watching for this long after a call. Afterwards, an idle gateway no longer probes a sole core. */
+/** Somebody counts as watching for this long after a call. */
 const WATCHED_WITHIN_MS = 5_000;
-/** How long a readiness check keeps the checks running. Orchestrators usually check every five to ten seconds. */
-const ASKED_WITHIN_MS = 15_000;
+/** Findings older than this are outdated. Orchestrators usually check readiness every five to ten seconds. */
+const KEPT_MS = 30_000;
 
 type Findings = Promise<readonly CheckResult[]> | readonly CheckResult[];
-
-/** @returns undefined to keep the previous findings */
-type Check = (asked: Asked) => Findings | undefined;
-
-export interface Asked {
-  /** Whether somebody is watching. A sole core may be probed only then. */
-  readonly isWatched: boolean;
-  /** Whether somebody is watching, or readiness has been requested since the last check. */
-  readonly isNow: boolean;
-}
+type Check = () => Findings;
 
 const silent = (about: string, found: string): CheckResult =>
   unknown(about, found, 'Check whether it or its machine hangs.');
@@ -38,32 +29,32 @@ export async function answered(about: string, check: () => Findings): Promise<re
 }
 
 /**
- * Checks what the gateway depends on, once a second while somebody requests the findings. The console, readiness and
- * the doctor all report these findings, so that they agree.
+ * Checks what the gateway depends on: once a second while somebody watches, otherwise for each readiness check. The
+ * console, readiness and the doctor all report these findings, so that they agree.
  */
 export class Health {
   readonly #checks: Readonly<Record<string, Check>>;
-  readonly #seldom: Readonly<Record<string, () => Findings>>;
+  readonly #seldom: Readonly<Record<string, Check>>;
   readonly #findings = new FindingsSince();
   readonly #stopped = new AbortController();
   /** The last findings of each check. */
   readonly #found = new Map<string, readonly CheckResult[]>();
-  /** The latest findings; empty while no checks run. */
-  seen: readonly CheckResult[] = [];
+  /** The latest findings. */
+  #seen: readonly CheckResult[] = [];
   #watchedAt = Number.NEGATIVE_INFINITY;
-  #askedAt = Number.NEGATIVE_INFINITY;
   #checkedAt = Number.NEGATIVE_INFINITY;
   #seldomAt = Number.NEGATIVE_INFINITY;
-  /** Resolves when the first check of the current series is complete or late. */
+  /** The check in progress, and the same check or the time that a call waits for it. */
+  #checking: Promise<void> | undefined;
   #first: Promise<void> | undefined;
-  #isChecking = false;
+  #isRepeating = false;
 
   /**
    * @param checks quick checks by name
    * @param seldom expensive checks by name: they run about once a minute while somebody is watching, and nothing waits
    *   for them
    */
-  constructor(checks: Readonly<Record<string, Check>>, seldom: Readonly<Record<string, () => Findings>>) {
+  constructor(checks: Readonly<Record<string, Check>>, seldom: Readonly<Record<string, Check>>) {
     this.#checks = checks;
     this.#seldom = seldom;
   }
@@ -72,19 +63,23 @@ export class Health {
   async watch(): Promise<void> {
     const wasWatched = this.#isWatched;
     this.#watchedAt = performance.now();
-    if (!wasWatched) this.#begin();
+    if (!wasWatched) {
+      this.#seldomAt = Number.NEGATIVE_INFINITY;
+      this.#begin();
+    }
+    void this.#keepChecking();
     await this.#first;
   }
 
-  /** The findings that are faults or unknown, faults first. Empty if all is well, or no checks run. */
+  /** The findings that are faults or unknown, faults first. Empty if all is well, or nothing was checked lately. */
   bad(): readonly CheckResult[] {
-    return ['fault', 'unknown'].flatMap((status) => this.seen.filter((one) => one.status === status));
+    if (this.#isOutdated) return [];
+    return ['fault', 'unknown'].flatMap((status) => this.#seen.filter((one) => one.status === status));
   }
 
-  /** Describes the worst finding, for readiness. Each call keeps the checks running, except probes of a sole core. */
+  /** Describes the worst finding, for readiness. */
   async detail(): Promise<string | undefined> {
-    this.#askedAt = performance.now();
-    if (!this.#isChecking) this.#begin();
+    if (!this.#isWatched && performance.now() - this.#checkedAt >= CHECK_EVERY_MS) this.#begin();
     await this.#first;
     const [worst] = this.bad();
     return worst && `${worst.about} ${worst.found} (${worst.status} since ${worst.since}).`;
@@ -105,32 +100,35 @@ export class Health {
     return performance.now() - this.#watchedAt < WATCHED_WITHIN_MS;
   }
 
-  /** Starts the first check. Until it has a result, only earlier bad findings are kept. */
+  get #isOutdated(): boolean {
+    return performance.now() - this.#checkedAt >= KEPT_MS;
+  }
+
+  /** Starts a check, unless one is in progress. Until it has a result, only bad findings of the last one are kept. */
   #begin(): void {
-    for (const [about, found] of this.#found) if (!found.some(isBad)) this.#found.delete(about);
-    this.#report();
-    this.#seldomAt = Number.NEGATIVE_INFINITY;
-    const checked = this.#check();
-    this.#first = Promise.race([checked, sleep(FIRST_WITHIN_MS, undefined, { ref: false })]);
-    void this.#keepChecking(checked);
+    if (this.#checking === undefined) {
+      for (const [about, found] of this.#found) if (this.#isOutdated || !found.some(isBad)) this.#found.delete(about);
+      this.#report();
+      this.#checking = this.#check();
+    }
+    this.#first = Promise.race([this.#checking, sleep(FIRST_WITHIN_MS, undefined, { ref: false })]);
   }
 
   async #check(): Promise<void> {
-    const isWatched = this.#isWatched;
-    const asked = { isWatched, isNow: isWatched || this.#askedAt >= this.#checkedAt };
     this.#checkedAt = performance.now();
     const checks = Object.entries(this.#checks).map(async ([about, check]) => {
-      this.#found.set(about, await answered(about, () => check(asked) ?? this.#found.get(about) ?? []));
+      this.#found.set(about, await answered(about, check));
       this.#report();
     });
     const seldom = Object.keys(this.#seldom).flatMap((about) => this.#found.get(about) ?? []);
     const seldomMs = seldom.some(isBad) ? SELDOM_MS.bad : SELDOM_MS.good;
-    if (isWatched && this.#checkedAt - this.#seldomAt >= seldomMs) {
+    if (this.#isWatched && this.#checkedAt - this.#seldomAt >= seldomMs) {
       this.#seldomAt = this.#checkedAt;
       for (const [about, check] of Object.entries(this.#seldom))
         void answered(about, check).then((found) => this.note(about, found));
     }
     await Promise.all(checks);
+    this.#checking = undefined;
   }
 
   #report(): void {
@@ -140,21 +138,19 @@ export class Health {
       // Expensive checks are repeated only while somebody is watching. Otherwise, their findings could be outdated.
       ...Object.keys(this.#isWatched ? this.#seldom : {}).flatMap((about) => this.#found.get(about) ?? []),
     ];
-    this.seen = this.#findings.seen(found);
+    this.#seen = this.#findings.seen(found);
   }
 
-  async #keepChecking(first: Promise<void>): Promise<void> {
-    if (this.#isChecking) return;
-    this.#isChecking = true;
-    await first;
+  async #keepChecking(): Promise<void> {
+    if (this.#isRepeating) return;
+    this.#isRepeating = true;
     const { signal } = this.#stopped;
-    while (!signal.aborted && (this.#isWatched || performance.now() - this.#askedAt < ASKED_WITHIN_MS)) {
+    while (!signal.aborted && this.#isWatched) {
+      await this.#checking;
       await sleep(CHECK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
-      if (!signal.aborted) await this.#check();
+      if (!signal.aborted) this.#checking ??= this.#check();
     }
-    this.#found.clear();
-    this.seen = this.#findings.seen([]);
-    this.#isChecking = false;
+    this.#isRepeating = false;
   }
 }
 

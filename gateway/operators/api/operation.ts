@@ -25,8 +25,9 @@ export interface AdminDependencies extends OperatorsStores {
   readonly logger: Logger;
   readonly traffic: WatchedTraffic;
   readonly redisMode: RedisMode;
-  readonly checkDependencies: Readonly<Record<string, () => Promise<CheckResult[]> | CheckResult[]>>;
-  readonly health: Pick<Health, 'watch' | 'seen' | 'bad' | 'note'>;
+  /** The checks of everything that the gateway depends on, by name. */
+  readonly checks: Readonly<Record<string, () => Promise<CheckResult[]> | CheckResult[]>>;
+  readonly health: Pick<Health, 'watch' | 'bad' | 'note'>;
   readonly requests: RequestSource;
   readonly findings: FindingsSince;
 }

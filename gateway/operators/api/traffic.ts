@@ -1,13 +1,5 @@
 import type { Family } from '../../../shared/process/counts.ts';
-import {
-  type CheckResult,
-  fault,
-  good,
-  refusingCore,
-  silentCore,
-  unreachableCore,
-  warning,
-} from '../../check-result.ts';
+import { type CheckResult, fault, good, warning } from '../../check-result.ts';
 import type { RejectedValue } from '../../limiter/plans.ts';
 import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/calls.ts';
 import { bucketsOf, type ProcessState, quantile, type SeenCore, seriesOf, totalsOf } from '../../telemetry/state.ts';
@@ -99,18 +91,6 @@ export const checkRequests = (cores: readonly CoreView[], processes: number): Ch
     if (state === 'draining') return good(about, `it was removed from CORE_URL; ${inFlight} in progress`);
     return good(about, `${load}; ${last}`);
   });
-
-/**
- * Reports a core that is not in use, or that has not answered since it rejected our token or timed out. Probes send no
- * token, and a single core is not probed at all.
- */
-export function checkAnswers({ origin, state, reason, lastAnswer, lastFault }: CoreView): CheckResult[] {
-  const about = `core ${origin}`;
-  if (state === 'out') return [unreachableCore(about, reason)];
-  const hasAnsweredSince = lastFault === undefined || (lastAnswer !== undefined && lastAnswer.at > lastFault.at);
-  if (hasAnsweredSince) return [];
-  return lastFault.kind === 'token' ? [refusingCore(about)] : lastFault.kind === 'timeout' ? [silentCore(about)] : [];
-}
 
 /** Reports that workers get no decisions from Redis, although the checks of Redis found no fault. */
 export function checkDecisions(processes: readonly ProcessState[], redis: readonly CheckResult[]): CheckResult[] {
