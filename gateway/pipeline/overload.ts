@@ -184,11 +184,14 @@ export class RefusalPacing {
   #servedAt = Number.NEGATIVE_INFINITY;
   #otherServedAt = Number.NEGATIVE_INFINITY;
 
-  /** Notes an admitted request, which slows other clients' refusals and permits a fraction of a further refusal. */
-  noteAdmitted(client: string): void {
+  /**
+   * Notes an admitted request, which slows other clients' refusals and permits a fraction of a further refusal.
+   * @param now by performance.now()
+   */
+  noteAdmitted(client: string, now = performance.now()): void {
     if (client !== this.#served) this.#otherServedAt = this.#servedAt;
     this.#served = client;
-    this.#servedAt = performance.now();
+    this.#servedAt = now;
     this.#left = Math.min(this.#left + 1 / SERVED_FOR_ONE, WHEN_IDLE);
   }
 

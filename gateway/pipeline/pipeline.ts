@@ -100,12 +100,12 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
         verdict = decided;
       }
       if (verdict.outcome === 'unauthorized') exchange.addressStatus = allowance.consume(exchange.network);
-      record(exchange, verdict);
+      record(exchange, verdict, askedAt);
 
       // 5. Refuse or admit.
       const refusal = refusalOf(verdict, exchange.addressStatus, match?.route.scope);
       if (refusal !== undefined) return end(refusal);
-      pacing.noteAdmitted(payerOf(exchange));
+      pacing.noteAdmitted(payerOf(exchange), exchange.decidedAt);
 
       // 6. Refuse an unknown operation, and read the body. The slot is released while the client sends the body.
       // Meanwhile, others may take the capacity, and the key may change.
@@ -129,13 +129,14 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     }
   }
 
-  function record(exchange: Exchange, verdict: Verdict): void {
+  /** @param askedAt when the decision was requested, on the monotonic clock */
+  function record(exchange: Exchange, verdict: Verdict, askedAt = monotonicClock()): void {
     exchange.verdict = verdict;
     const { id, keyId, client, clientAddress, outcome } = exchange;
     deps.recent.decided(exchange);
     if (verdict.outcome === 'banned' && keyId !== undefined) deps.banned.note(keyId);
     if (keyId !== undefined && 'buckets' in verdict) {
-      if (client !== undefined) client.askedAt = monotonicClock();
+      if (client !== undefined) client.askedAt = askedAt;
       // A new key has no record if a change arrived during its decision.
       if (verdict.outcome !== 'admitted' || isNear(verdict.buckets[1] as BucketState))
         deps.watch.note(client ?? new Client(keyId), verdict);
@@ -171,6 +172,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     const exchange = new Exchange(request, response, address, peer, network, cors);
     if (deps.showsTiming) exchange.lateHeaders = () => serverTiming(exchange);
     response.on('close', () => {
+      exchange.endedAt = performance.now();
       deps.traffic.answered(exchange);
       deps.recent.ended(exchange);
       logExchange(deps.logger, exchange);

@@ -71,6 +71,8 @@ export class Exchange {
   /** When the request was sent to the core, and when the core began to answer. */
   sentAt: number | undefined;
   answeredAt: number | undefined;
+  /** When the response was complete or the client had left. 0 before that. */
+  endedAt = 0;
   /** The code with which the core refused the request, if it is one of ours. */
   coreCode: string | undefined;
   tunnel: { readonly bytesFromClient: number; readonly bytesFromCore: number } | undefined;

@@ -105,12 +105,13 @@ export class RecentRequests {
   #note(seen: Exchange, kind: Kind): NotedRequest {
     const slot = this.#rings[kind].next();
     slot.place = slot.order = ++this.#places;
-    slot.recordedAt = this.#recordedAt = Math.max(this.#recordedAt, Date.now());
+    const now = Date.now();
+    slot.recordedAt = this.#recordedAt = Math.max(this.#recordedAt, now);
     seen.noted = slot;
     seen.notedPlace = slot.place;
     slot.requestId = seen.id;
     slot.startedAt = seen.startedAt;
-    slot.at = Date.now() - (performance.now() - seen.startedAt);
+    slot.at = now - ((seen.endedAt || (seen.decidedAt ?? performance.now())) - seen.startedAt);
     slot.method = seen.request.method ?? '';
     slot.path = ownText(this.#redact(seen.canonical?.path ?? '').slice(0, 1_024), seen.request.url);
     slot.address = seen.network;
@@ -136,7 +137,7 @@ export class RecentRequests {
     slot.decidedAt = seen.decidedAt ?? 0;
     slot.sentAt = seen.sentAt ?? 0;
     slot.answeredAt = seen.answeredAt ?? 0;
-    slot.endedAt = performance.now();
+    slot.endedAt = seen.endedAt;
     slot.retryAt = slot.status === TOO_MANY ? retryAtOf(seen.limitStatus) : 0;
   }
 

@@ -1,4 +1,4 @@
-import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from '../../shared/http/service.ts';
+import { logRequest, MAX_LOGGED_PATH, roundedMs } from '../../shared/http/service.ts';
 import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { redactApiKeys } from '../limiter/credential.ts';
@@ -131,7 +131,7 @@ export class Traffic {
     const operation = this.#operation.positionOf(exchange.route?.operation);
     const plan = this.#plan.positionOf(exchange.plan);
     this.#requests.add(operation, positionOfStatus(exchange.status), plan);
-    this.#requestSeconds.observe((performance.now() - exchange.startedAt) / 1_000, operation);
+    this.#requestSeconds.observe((exchange.endedAt - exchange.startedAt) / 1_000, operation);
     if (exchange.decision?.isShadowed) this.#shadowRefusals.add(plan);
     if (exchange.decision?.rejected) this.#badKeyValues.add();
     if (exchange.decidedAt !== undefined)
@@ -188,7 +188,7 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
     address: exchange.network,
     bytesFromClient: exchange.tunnel?.bytesFromClient,
     bytesFromCore: exchange.tunnel?.bytesFromCore,
-    durationMs: millisecondsSince(exchange.startedAt),
+    durationMs: roundedMs(exchange.endedAt - exchange.startedAt),
   };
   if (line.rejectedOverrides !== undefined && line.status < 500) logger.error(line, 'request');
   else logRequest(logger, 'request', line, error);

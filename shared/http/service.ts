@@ -155,7 +155,7 @@ export function createService<Parts, Caller extends { readonly name: string | un
       code: error?.code,
       actor: caller?.name,
       callerId: typeof callerId === 'string' ? redact(callerId).slice(0, MAX_LOGGED_CALLER) : undefined,
-      durationMs: millisecondsSince(startedAt),
+      durationMs: roundedMs(performance.now() - startedAt),
     };
     logRequest(logger, logsAs, line, error, route?.isRoutine);
   }
@@ -301,9 +301,8 @@ export function logRequest(
 /** The reason for a failure that is not an error of the gateway. */
 const ANSWERED_BY_CORE = 'The core sent this response. Its log shows why.';
 
-/** Milliseconds since a time of performance.now(), rounded for the log. */
-export const millisecondsSince = (startedAt: number): number =>
-  Math.round((performance.now() - startedAt) * 1_000) / 1_000;
+/** Milliseconds, rounded for the log. */
+export const roundedMs = (ms: number): number => Math.round(ms * 1_000) / 1_000;
 
 /** A known fault in one line, down to its root cause. A stack would add nothing. */
 function reasonOf(cause: unknown): string {

@@ -75,6 +75,7 @@ const answered = {
   status: 200,
   startedAt: performance.now(),
   decidedAt: performance.now(),
+  endedAt: performance.now() + 1,
 } as unknown as Exchange;
 
 const registers = [new Registry()];
@@ -100,7 +101,7 @@ const computed = timeEach({
     coreCounts.answered(1.2);
   },
   'counters, by the metrics library': () => {
-    const seconds = (performance.now() - answered.startedAt) / 1_000;
+    const seconds = (answered.endedAt - answered.startedAt) / 1_000;
     byLibrary.requests.inc({ operation: 'listPets', status: '200', plan: 'pro' });
     byLibrary.requestSeconds.observe({ operation: 'listPets' }, seconds);
     byLibrary.decisions.inc({ outcome: 'admitted', plan: 'pro', mode: 'shared' });

@@ -13,7 +13,12 @@ const seen = (id: string, keyId: string, outcome: 'admitted' | 'refused') =>
   ({
     ...{ id, request: { method: 'GET' }, canonical: { path: '/v1/pets' }, network: '192.0.2.1', keyId, outcome },
     verdict: { outcome, buckets: BUCKETS, now: 0, plan: 'free', bannedUntil: 0, rejected: '' },
-    ...{ status: outcome === 'admitted' ? 200 : 429, startedAt: performance.now(), times: {}, notedPlace: 0 },
+    ...{
+      status: outcome === 'admitted' ? 200 : 429,
+      startedAt: performance.now(),
+      endedAt: performance.now(),
+      notedPlace: 0,
+    },
   }) as unknown as Exchange;
 
 test('refusals are kept longer than successes, and an aggressive client displaces no refusals of others', async () => {
