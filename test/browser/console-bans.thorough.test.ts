@@ -26,16 +26,12 @@ test.for([1_280, 375])(
     await visit(page, `/console/key?id=${idOf(key)}`);
     await page.locator('.notice').getByText(line).waitFor();
     await visit(page, '/console/bans');
-    expect(await rowOf(page, 'Bans', `loud ${width}`).locator('[data-label="Refused since"]').innerText()).toMatch(
-      /6$/,
-    );
+    await rowOf(page, 'Bans', `loud ${width}`).getByText(line).waitFor();
     await visit(page, '/console/requests');
     await rowOf(page, 'Requests', `loud ${width}`).first().getByText(line).waitFor();
     expect((await shortcomings(page)).found).toEqual([]);
     await visit(page, '/console/usage');
-    await rowOf(page, 'Usage', `loud ${width}`)
-      .getByText(/banned until .* \(in [45] min\), first ban/)
-      .waitFor();
+    await rowOf(page, 'Usage', `loud ${width}`).getByText(line).waitFor();
     await visit(page, '/');
     await rowOf(page, 'Busiest keys', `loud ${width}`).getByText(line).waitFor();
     expect(faults).toEqual([]);

@@ -55,7 +55,9 @@ test('keys and bans are printed in columns, without colours outside a terminal',
   expect(shown.out).toMatch(/^state {13}banned$/m);
   expect(shown.out).toMatch(/^banned until {6}\S+Z \(in \d+ \w+\), refused 0 since\nban reason {8}told them$/m);
   expect(shown.out).toMatch(/^day {5}( +)1000 {5}1 {3}999 {2}\S+Z$/m);
-  expect(bans.out).toMatch(new RegExp(`^${idOf(key)} {2}in words {2}free +\\S+Z +0 +0 {2}told them$`, 'm'));
+  expect(bans.out).toMatch(
+    new RegExp(`^${idOf(key)} {2}in words {2}free +\\S+Z \\(in \\d+ \\w+\\), refused 0 since {2}told them$`, 'm'),
+  );
   for (const { out } of [shown, bans]) expect(out).toBe(stripVTControlCharacters(out));
 });
 

@@ -115,12 +115,18 @@ test('--key finds a revoked key by its id or name; if given a whole key, it send
   expect(JSON.stringify(stack.log)).not.toContain(key.slice(16));
 });
 
-test('--key finds requests of a key by its id, and says why a read of its usage failed, while Redis does not respond', async () => {
+test('while Redis hangs, --key finds requests of a key by its id, with the cause of a failed read, and asks for the id in place of a name', async () => {
   const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url });
-  const key = await stack.issueKey();
+  const key = await stack.issueKey({ name: 'acme' });
   await ask(stack, key, 'before-the-outage');
   server.pause();
+  const askedAt = performance.now();
+  expect(await ctl(stack, 'requests', '--key', 'acme')).toEqual({
+    ...{ code: 1, out: '' },
+    err: expect.stringMatching(/^Redis does not answer\. Names cannot be looked up meanwhile: use the id of the key\./),
+  });
+  expect(performance.now() - askedAt).toBeLessThan(8_000);
   await send(`${stack.gateway}/v1/limits?refusals=true`, { key, headers: { 'X-Request-Id': 'of-limits' } });
   const { code, out } = await ctl(stack, 'requests', '--key', idOf(key), '--why');
   expect([code, out]).toEqual([

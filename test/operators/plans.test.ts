@@ -115,7 +115,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
       affected: [
         {
           ...{ id: idOf(busy), name: 'busy', requests: 12, refused: 0, wouldRefuse: 7 },
-          ban: { bannedUntil, banReason: 'scraping', bans: 0 },
+          ban: { bannedUntil, banReason: 'scraping', bans: 0, banRefused: 0 },
         },
       ],
     });

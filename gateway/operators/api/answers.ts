@@ -120,6 +120,7 @@ export const UseOfTime = z.object({ at: z.string(), admitted: count, refused: co
 /** `now` is the time on the clock that decisions use. `banned` counts requests refused by bans, as far as known. */
 export const KeyUsageAnswer = z.object({
   now: time,
+  ban: BanView.optional(),
   minutes: listOf(UseOfTime.extend({ banned: count })),
   days: listOf(UseOfTime),
 });
@@ -131,7 +132,6 @@ export const UsageOfKey = z.object({
   name: z.string(),
   plan: z.string(),
   tags: tags.optional(),
-  /** Without `banRefused`, because that would need a query to all gateways for every page. */
   ban: BanView.optional(),
   admitted: count,
   refused: count,
@@ -139,7 +139,7 @@ export const UsageOfKey = z.object({
 export type UsageOfKey = z.infer<typeof UsageOfKey>;
 
 /** The usage of one key on one day (UTC). */
-export const UsedOnDay = UsageOfKey.omit({ ban: true }).extend({ day: z.iso.date() });
+export const UsedOnDay = UsageOfKey.extend({ day: z.iso.date() });
 export type UsedOnDay = z.infer<typeof UsedOnDay>;
 
 /** The total usage of the keys that share a value of a tag. `value` is undefined for keys without the tag. */

@@ -62,21 +62,17 @@ export function isBanned({ record, bannedUntil, banReason }: KeyEntry, plans: Pl
   return bannedUntil > now && (!isShadowed || banReason?.until === bannedUntil);
 }
 
-export function banOf(entry: KeyEntry, plans: PlanTable, now: number) {
+function banOf(entry: KeyEntry, plans: PlanTable, now: number) {
   const { bannedUntil, banReason, bans } = entry;
   const isRunning = isBanned(entry, plans, now);
   return {
     bannedUntil: isRunning ? toTime(bannedUntil) : undefined,
     banReason: isRunning && banReason?.until === bannedUntil ? banReason.text || undefined : undefined,
-    /** Filled in by `withBanRefusals`, for lists of active bans. */
+    /** Filled in by `withBanRefusals`. */
     banRefused: undefined as number | undefined,
     bans,
   };
 }
-
-/** The active ban of a key, as lists show it. */
-export const runningBanOf = (entry: KeyEntry, plans: PlanTable, now: number): BanView | undefined =>
-  isBanned(entry, plans, now) ? banOf(entry, plans, now) : undefined;
 
 /** Adds the current state of both buckets, which are left out if the key has no usable limits. */
 export function describeKeyInFull(entry: KeyEntry, plans: PlanTable, now: number) {
@@ -147,7 +143,7 @@ export async function withBanRefusals<K extends Pick<KeySummary, 'id' | 'bannedU
 }
 
 /**
- * The active bans by the id of the key.
+ * The active bans by the id of the key, for responses that do not describe the whole key.
  * @param now in microseconds
  * @param isCounted whether to count the requests that the bans have refused on all gateways
  */
@@ -155,13 +151,11 @@ export async function runningBans(
   deps: Requests & Pick<AdminDependencies, 'planCache'>,
   entries: readonly KeyEntry[],
   now: number,
-  isCounted: boolean,
+  isCounted = true,
 ): Promise<ReadonlyMap<string, BanView>> {
   const { table } = deps.planCache;
-  const bans = entries.flatMap((entry) => {
-    const ban = runningBanOf(entry, table, now);
-    return ban === undefined ? [] : [{ id: entry.id, ...ban }];
-  });
+  const banned = entries.filter((entry) => isBanned(entry, table, now));
+  const bans = banned.map((entry) => ({ id: entry.id, ...banOf(entry, table, now) }));
   return new Map((isCounted ? await withBanRefusals(deps, bans) : bans).map(({ id, ...ban }) => [id, ban]));
 }
 

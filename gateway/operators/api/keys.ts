@@ -72,10 +72,7 @@ export async function orUnclaimed(issued: Promise<unknown>, what: string): Promi
   }
 }
 
-export const getKey = operation({ target: findKey, answer: KeyView }, async ({ deps, target }) => {
-  const [key] = await withBanRefusals(deps, [await describe(deps, target)]);
-  return key!;
-});
+export const getKey = operation({ target: findKey, answer: KeyView }, ({ deps, target }) => describe(deps, target));
 
 /** Adds working keys that are missing from the list of keys, each with its time of creation. */
 export const reindexKeys = operation({ answer: ReindexAnswer }, async ({ deps, about }) => {
@@ -92,12 +89,14 @@ export const revokeKey = operation({}, async ({ deps, params: [id = ''], about }
 });
 
 /**
- * Describes a key with the state of its buckets.
+ * Describes a key with the state of its buckets and its ban.
  * @param now the time, if already known. After a change it must be passed: a further call could fail, and the only
  *   response that shows a new key would be lost
  */
 export async function describe(deps: AdminDependencies, key: KeyEntry, now?: number) {
-  return describeKeyInFull(key, deps.planCache.table, now ?? (await deps.keys.now()));
+  const described = describeKeyInFull(key, deps.planCache.table, now ?? (await deps.keys.now()));
+  const [shown = described] = await withBanRefusals(deps, [described]);
+  return shown;
 }
 
 /** Finds the key named in the path of a call. @throws {HttpError} 404 for an unknown id */

@@ -31,7 +31,7 @@ import {
 } from '../../stores/plans.ts';
 import { writeCursor } from '../../stores/storage.ts';
 import { HistoryAnswer, Plans, PlanView, TrialAnswer } from './answers.ts';
-import { runningBanOf, sumsOf } from './key-view.ts';
+import { runningBans, sumsOf } from './key-view.ts';
 import { planName } from './keys.ts';
 import { type About, type AdminCall, type AdminDependencies, operation, refuseEmpty, who } from './operation.ts';
 import { after, cursorIn, limitValue, planNumber, refusingProto, wholeNumber } from './values.ts';
@@ -246,13 +246,13 @@ export const tryPlan = operation(
     const { keys, next } = await deps.keys.walk({ after: cursorIn(after), limit: KEYS_PER_CALL });
     const tried = keys
       .filter(({ record, isRevoked }) => record.plan === plan && !isRevoked)
-      .map((entry) => ({
-        ...tryOn(entry, limits, Math.floor(now / MINUTE)),
-        ban: runningBanOf(entry, table, now),
-      }))
+      .map((entry) => tryOn(entry, limits, Math.floor(now / MINUTE)))
       .filter(({ requests }) => requests > 0);
     const requests = tried.reduce((total, one) => total + one.requests, 0);
-    const affected = tried.filter(({ wouldRefuse }) => wouldRefuse > 0);
+    const bans = await runningBans(deps, keys, now);
+    const affected = tried
+      .filter(({ wouldRefuse }) => wouldRefuse > 0)
+      .map((one) => ({ ...one, ban: bans.get(one.id) }));
     return { keys: tried.length, requests, affected, next: next && writeCursor(next) };
   },
 );

@@ -6,8 +6,15 @@ import { countsOf, DAYS_KEPT, dateOf, type KeyEntry, MINUTES_KEPT } from '../../
 import { hasTags, TAG_NAME, valueOfTag } from '../../limiter/tags.ts';
 import { type KeyCursor, writeCursor } from '../../stores/storage.ts';
 import { addUp } from '../clients.ts';
-import { KeyUsageAnswer, UsageAnswer, type UsageOfKey, type UsageSum, type UsedOnDay } from './answers.ts';
-import { refusedByBans, runningBanOf, shownTags, sumsOf, toTime } from './key-view.ts';
+import {
+  type BanView,
+  KeyUsageAnswer,
+  UsageAnswer,
+  type UsageOfKey,
+  type UsageSum,
+  type UsedOnDay,
+} from './answers.ts';
+import { refusedByBans, runningBans, shownTags, sumsOf, toTime } from './key-view.ts';
 import { findKey } from './keys.ts';
 import { operation } from './operation.ts';
 import { after, checkOrder, cursorIn, tag, tagsIn, wholeNumber } from './values.ts';
@@ -48,8 +55,8 @@ export const listUsage = operation(
     const [from, to] = [dayOf(range.from) ?? keptFrom, dayOf(range.to) ?? today];
     checkOrder(from, to);
     const wanted = tagsIn(range.tag);
-    const daysOfKey = (key: KeyEntry) =>
-      hasTags(key.record.tags, wanted) ? daysOf(key, Math.max(from, keptFrom), to) : [];
+    const daysOfKey = (key: KeyEntry, ban?: BanView) =>
+      hasTags(key.record.tags, wanted) ? daysOf(key, Math.max(from, keptFrom), to, ban) : [];
     const answer = (usage: UsageAnswer['usage'], next: KeyCursor | undefined) => ({
       keptFrom: dateOf(keptFrom),
       usage,
@@ -58,13 +65,9 @@ export const listUsage = operation(
     let cursor = cursorIn(after);
     if (by === 'day' || by === 'key') {
       const { keys, next } = await deps.keys.walk({ after: cursor, limit });
-      if (by === 'day') return answer(keys.flatMap(daysOfKey), next);
-      const { table } = deps.planCache;
-      const sums = keys.flatMap((key) => {
-        const ban = runningBanOf(key, table, now);
-        return sumOf(daysOfKey(key)).map((sum) => ({ ...sum, ban }));
-      });
-      return answer(sums, next);
+      const bans = await runningBans(deps, keys, now);
+      const days = keys.map((key) => daysOfKey(key, bans.get(key.id)));
+      return answer(by === 'day' ? days.flat() : days.flatMap(sumOf), next);
     }
     const sums: UsageSum[] = [];
     for (let checked = 0; checked < SUMMED; checked += PAGE) {
@@ -93,7 +96,7 @@ function sumOf(days: readonly UsedOnDay[]): UsageOfKey[] {
 export const showKeyUsage = operation({ target: findKey, answer: KeyUsageAnswer }, async ({ deps, target: entry }) => {
   const now = await deps.keys.now();
   const minute = Math.floor(now / MINUTE);
-  const banned = await refusedByBans(deps, entry.id, minute);
+  const [banned, bans] = await Promise.all([refusedByBans(deps, entry.id, minute), runningBans(deps, [entry], now)]);
   const decided = new Map(countsOf(entry.usage.minutes, entry).map((count) => [count.at, count]));
   const minutes = [...new Set([...decided.keys(), ...banned.keys()])]
     .filter((at) => at > minute - MINUTES_KEPT && at <= minute)
@@ -104,13 +107,18 @@ export const showKeyUsage = operation({ target: findKey, answer: KeyUsageAnswer 
     });
   const today = Math.floor(now / DAY);
   const days = daysOf(entry, today - DAYS_KEPT + 1, today);
-  return { now: toTime(now), minutes, days: days.map(({ day: at, admitted, refused }) => ({ at, admitted, refused })) };
+  return {
+    now: toTime(now),
+    ban: bans.get(entry.id),
+    minutes,
+    days: days.map(({ day: at, admitted, refused }) => ({ at, admitted, refused })),
+  };
 });
 
-function daysOf(entry: KeyEntry, from: number, to: number): UsedOnDay[] {
+function daysOf(entry: KeyEntry, from: number, to: number, ban?: BanView): UsedOnDay[] {
   const { id, record } = entry;
   const days = countsOf(entry.usage.days, entry).filter(({ at }) => at >= from && at <= to);
-  const key = { id, name: record.name, plan: record.plan, tags: shownTags(record.tags) };
+  const key = { id, name: record.name, plan: record.plan, tags: shownTags(record.tags), ban };
   return days.map(({ at, ...count }) => ({ day: dateOf(at), ...key, ...count }));
 }
 

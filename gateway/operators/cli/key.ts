@@ -125,12 +125,10 @@ export function describeBans(views: readonly KeySummary[]): string {
     key.id,
     key.name,
     key.plan,
-    timeText(key.bannedUntil ?? ''),
-    key.bans,
-    key.banRefused,
+    banInWords(key, timeText(key.bannedUntil ?? '')),
     key.banReason ?? '-',
   ]);
-  return table(['id', 'name', 'plan', 'until', 'bans', 'refused since', 'reason'], rows);
+  return table(['id', 'name', 'plan', 'banned until', 'reason'], rows);
 }
 
 export function describeKey(key: KeyView): string {

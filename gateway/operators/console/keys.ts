@@ -24,7 +24,7 @@ import {
   When,
 } from './parts.ts';
 import type { Route } from './router.ts';
-import { counted, number, planInWords, stateInWords } from './words.ts';
+import { counted, number, planInWords, runningBan, stateInWords } from './words.ts';
 
 /** The pages that list keys: all keys, banned keys, and usage. */
 
@@ -104,14 +104,12 @@ export function BansPage({ route }: { route: Route }) {
   const columns: readonly Column<KeySummary>[] = [
     { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },
     { title: 'Plan', show: ({ plan }) => planInWords(plan) },
-    { title: 'Until', show: ({ bannedUntil }) => bannedUntil !== undefined && html`<${When} at=${bannedUntil} />` },
+    { title: 'Banned', show: runningBan },
     {
       title: 'Why',
       show: ({ banReason }) =>
         html`<span class="wordy">${banReason ?? 'Kept sending more than nine times its limit'}</span>`,
     },
-    { title: 'Bans in a row', isFigure: true, show: ({ bans }) => number(bans) },
-    { title: 'Refused since', isFigure: true, show: ({ banRefused = 0 }) => number(banRefused) },
     {
       title: 'Action',
       show: (key) => html`<${ActionButton} kind="small" of=${key.name} onClick=${() => askToLiftBan(key)}>Lift<//>`,

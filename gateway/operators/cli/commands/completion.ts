@@ -89,6 +89,8 @@ interface Place {
   readonly values: readonly {
     readonly flags: readonly string[];
     readonly choices: readonly string[] | 'file' | 'key' | 'secret' | 'any';
+    /** Whether it takes several values, up to the next option. */
+    readonly isList: boolean;
   }[];
 }
 
@@ -119,6 +121,7 @@ function placesOf(command: Command, path = '', global: readonly Option[] = []): 
         option.argChoices ??
         (['file', 'key', 'secret'] as const).find((kind) => option.flags.includes(`<${kind}>`)) ??
         'any',
+      isList: option.variadic,
     }));
   const kinds = [0, 1].map((at) => NAMED_KINDS.find((kind) => command.registeredArguments[at]?.name() === kind));
   return [
@@ -195,14 +198,21 @@ interface Syntax {
   readonly file: string;
 }
 
-/** Finds the place of the cursor and completes what is valid there: only the value, after an option that takes one. */
+/**
+ * Finds the place of the cursor and completes what is valid there: only the value, after an option that takes one.
+ * Options and their values do not count as arguments.
+ */
 function search(places: readonly Place[], { line, current, first, offer, file }: Syntax): string {
   const patternOf = (words: readonly string[]) => words.map(quoted).join(' | ');
-  const named = (at: 0 | 1, key: string) =>
-    NAMED_KINDS.map((kind) => {
-      const paths = places.flatMap(({ path, kinds }) => (kinds[at] === kind ? path : []));
-      return paths.length === 0 ? '' : `      ${patternOf(paths)}) _animal_store_named ${kind} ${key} && return ;;\n`;
-    }).join('');
+  const named = NAMED_KINDS.map((kind) => {
+    const paths = places.flatMap(({ path, kinds }) => kinds.flatMap((one, at) => (one === kind ? `${at}${path}` : [])));
+    return `    ${patternOf(paths)}) [[ $word != -* ]] && _animal_store_named ${kind} "$first" && return ;;`;
+  });
+  const flags = places.flatMap(({ path, values }) =>
+    values.flatMap(({ flags, isList }) => flags.map((flag) => ({ flag: `${path} ${flag}`, isList }))),
+  );
+  const options = (areLists: boolean) =>
+    patternOf(flags.filter(({ isList }) => isList === areLists).map(({ flag }) => flag));
   const values = places.flatMap(({ path, values }) =>
     values.map(({ flags, choices }) => {
       const ofKind = { file, key: '_animal_store_named key', secret: '_animal_store_named secret "$first"', any: ':' };
@@ -210,23 +220,25 @@ function search(places: readonly Place[], { line, current, first, offer, file }:
       return `    ${patternOf(flags.map((flag) => `${path} ${flag}`))}) ${action}; return ;;`;
     }),
   );
-  return `  local word=\${${line}[${current}]} before=\${${line}[${current} - 1]} place='' first='' at
+  // bash splits words at = and :, for example in --grace=24h and in times.
+  return `  local word=\${${line}[${current}]} place='' option='' first='' count=0 at
   for ((at = ${first}; at < ${current}; at++)); do
-    case "$place \${${line}[at]}" in
-      ${patternOf(places.flatMap(({ path }) => path || []))}) place="$place \${${line}[at]}" ;;
-      *) [[ -n $first || \${${line}[at]} == -* ]] || first=\${${line}[at]} ;;
+    option="$place \${${line}[at]}"
+    case "$option" in
+      ${patternOf(places.flatMap(({ path }) => path || []))}) place=$option ;;
+      ${options(true)}) while ((at + 1 < ${current})) && [[ \${${line}[at + 1]} != -* ]]; do ((at++)); done ;;
+      ${options(false)}) [[ \${${line}[at + 1]} != = ]] || ((at++)); ((++at == ${current})) || option='' ;;
+      *' '[=:]*) ((at++)) ;;
+      *' '-*) ;;
+      *) ((count++)) || first=\${${line}[at]} ;;
     esac
   done
-  case "$place $before" in
+  case "$option" in
 ${values.join('\n')}
   esac
-  if [[ $word != -* && ($place == *" $before" || $before == -*) ]]; then
-    case "$place" in
-${named(0, "''")}    esac
-  elif [[ $word != -* && $before != -* && $place == *" \${${line}[${current} - 2]}" ]]; then
-    case "$place" in
-${named(1, '"$first"')}    esac
-  fi
+  case "$count$place" in
+${named.join('\n')}
+  esac
   case "$place" in
 ${places.map(({ path, words }) => `    ${quoted(path)}) ${offer(words)} ;;`).join('\n')}
   esac`;

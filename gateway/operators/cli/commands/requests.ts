@@ -14,6 +14,9 @@ const SHOWN = 50;
 const SHOWN_BEFORE = 10;
 const MOST_A_CALL = 200;
 
+const USE_THE_ID =
+  'Names cannot be looked up meanwhile: use the id of the key. `ctl requests` lists the ids of recent requests.';
+
 type Filters = Readonly<Record<string, string>>;
 
 interface RequestOptions extends Readonly<Partial<Record<'tag' | 'status' | 'code' | 'from' | 'to', string>>> {
@@ -75,11 +78,16 @@ Examples:
     });
 }
 
-/** A revoked key can still be found by its name: the audit log has its id. */
+/**
+ * Finds the id of a key. A revoked key can still be found by its name: the audit log has its id.
+ * @throws {AdminError} if none has this name, or if names cannot be looked up because the store is unavailable
+ */
 async function keyIdOf(session: Session, given: string): Promise<string> {
   try {
     return (await findKey(session, given)).id;
   } catch (fault) {
+    if (fault instanceof AdminError && fault.status === 503)
+      throw new AdminError(fault.code, `${fault.message} ${USE_THE_ID}`, { status: 503, cause: fault });
     if (!(fault instanceof AdminError && fault.status === 404)) throw fault;
     const [revoked] = (await readEntries(session.get, { action: 'key.revoke', target: given }, 1)).activity;
     if (revoked === undefined) throw fault;

@@ -13,8 +13,8 @@ import { TAG_FILTER, wantedTag } from '../values.ts';
 type Asked = { readonly from?: string; readonly to?: string; readonly tag?: string; readonly by?: string };
 
 const COLUMNS = ['day', 'id', 'plan', 'admitted', 'refused', 'name'] as const;
-/** Wide enough for any value. The last column has no fixed width. */
-const WIDTHS: readonly number[] = [10, 12, 10, 12, 12, 0];
+/** Wide enough for any value except long names. The note after the columns has no fixed width. */
+const WIDTHS: readonly number[] = [10, 12, 10, 12, 12, 24];
 
 /** Adds `usage`, which exports the usage of keys by day, for bills and reports. Each page is written as it arrives. */
 export function add(program: Command, session: Session): void {
@@ -86,7 +86,11 @@ const JSON_TEXT: Format = {
   row: (row, isFirst) => `${isFirst ? '\n' : ',\n'}  ${JSON.stringify(row)}`,
   end: '\n] }\n',
 };
-const TABLE: Format = { head: line(COLUMNS), row: (row) => line(valuesOf(row)), end: '' };
+const TABLE: Format = {
+  head: line([...COLUMNS, 'note']),
+  row: (row) => line([...valuesOf(row), banNote(row.ban) ?? '']),
+  end: '',
+};
 
 /** Writes the head only with the first page, so that standard output stays empty if the first call fails. */
 async function writeDays(session: Session, range: Asked, { head, row, end }: Format): Promise<void> {
@@ -108,5 +112,5 @@ function line(cells: readonly (string | number)[]): string {
     const [text, width] = [harmless(String(cell)), WIDTHS[at] ?? 0];
     return ['admitted', 'refused'].includes(COLUMNS[at] ?? '') ? text.padStart(width) : text.padEnd(width);
   });
-  return `${padded.join('  ')}\n`;
+  return `${padded.join('  ').trimEnd()}\n`;
 }
