@@ -278,8 +278,11 @@ export class Debts {
   }
 }
 
-/** A deadline has this many parts. A stall of the event loop counts as one part, however long it lasts. */
-const PARTS = 20;
+/**
+ * A deadline has this many parts. A stall of the event loop counts as one part, however long it lasts. With shorter
+ * parts, a busy event loop would miss some of them, and the deadline would pass later.
+ */
+const PARTS = 10;
 /** How often `onPart` is called until the deadline. */
 const CALLS = 5;
 
@@ -294,7 +297,7 @@ interface Deadline {
 const RUNNING = new Map<number, Deadline[]>();
 
 /**
- * Calls `onMissed` every `ms` milliseconds, at most a twentieth later, and `onPart` five times as often. No deadline is
+ * Calls `onMissed` every `ms` milliseconds, at most a tenth later, and `onPart` five times as often. No deadline is
  * missed because this process stalls or lacks CPU time: only the parts in which the event loop turned count. Before
  * `onMissed` is called, every socket is read once more.
  * @returns a function that stops the deadline

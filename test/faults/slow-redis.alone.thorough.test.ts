@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { repeat } from '../../shared/process/repeat.ts';
 import { judge } from '../support/allowance-checker.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
 import { inTurn } from '../support/in-turn.ts';
@@ -46,10 +47,11 @@ const observed = await Promise.all(
     async ([how, { delayMs, pauseMs }]: [string, { delayMs?: number; pauseMs?: number }]) => {
       const rig = await fourGateways();
       if (delayMs !== undefined) rig.proxy.set({ kind: 'delay', ms: delayMs });
-      const pausing =
-        pauseMs === undefined ? undefined : setInterval(() => void rig.redis.client('PAUSE', pauseMs), 500);
+      const ended = new AbortController();
+      // A timer of its own would send two pauses in a row after a stall of this process.
+      if (pauseMs !== undefined) void repeat(500, ended.signal, () => rig.redis.client('PAUSE', pauseMs));
       const { answers, fresh } = await observe(rig);
-      clearInterval(pausing);
+      ended.abort();
       return { how, answers, fresh, stacks: rig.stacks };
     },
   ),
