@@ -168,6 +168,7 @@ class Slot {
   readonly #options: SlotOptions;
   readonly #hasBegun: () => boolean;
   #waitMs = 0;
+  #hasExited = false;
   /** All processes in this slot that have not exited: the serving one, and those that are starting or stopping. */
   readonly processes = new Set<WorkerProcess>();
   /** The process that serves. */
@@ -189,6 +190,7 @@ class Slot {
     return {
       worker: this.#number,
       pid: this.current?.pid,
+      isStarting: this.current === undefined && !this.#hasExited,
       since: this.#changedAt.toISOString(),
       silentMs: Math.round(this.current?.silentMs ?? 0),
     };
@@ -232,6 +234,7 @@ class Slot {
 
   #hasEnded(worker: WorkerProcess, end: WorkerEnd, reason: Reason): void {
     const { logger, onCrash } = this.#options;
+    this.#hasExited = true;
     this.#past = sumOf([this.#past, worker.report?.counted ?? []]);
     this.processes.delete(worker);
     const fields = { worker: this.#number, pid: worker.pid, ...end, said: end.said || undefined };

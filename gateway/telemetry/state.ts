@@ -228,6 +228,8 @@ const WorkerState = z.object({
   worker: count,
   /** Undefined while no process runs in this slot. */
   pid: count.optional(),
+  /** Whether the first process of this slot has neither served nor ended yet. */
+  isStarting: z.boolean(),
   /** When it began to serve, or when its predecessor ended. */
   since: time,
   /** How long it has been silent, in ms. */

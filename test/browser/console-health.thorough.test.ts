@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { readCoreSettings } from '../../core/config.ts';
 import { startCore } from '../../core/core.ts';
@@ -58,6 +59,18 @@ test('the Health page shows which core is down, since when and why, and the stat
   await server.stop();
   await redis.getByText('Disconnected', { exact: true }).waitFor(PATIENCE);
   expect(faults.filter((fault) => !fault.startsWith('Failed to load resource'))).toEqual([]);
+});
+
+test('while all is well, the Health page renders only when a response arrives', async () => {
+  const { page } = await openConsole(browser, await startStack(), '/console/health');
+  await page.evaluate(`(async () => {
+    const { options } = await import('/console/lib/preact.js');
+    globalThis.renders = 0;
+    options.diffed = ({ type }) => void (renders += type?.name === 'HealthPage');
+  })()`);
+  await sleep(6_000);
+  // The traffic is requested once a second, and the doctor every ten seconds.
+  expect(await page.evaluate('renders')).toBeLessThan(9);
 });
 
 test('the Health page shows which workers are serving, and that its numbers cover all of them', async () => {

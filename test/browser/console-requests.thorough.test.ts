@@ -1,5 +1,6 @@
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
+import { shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
 import { openBrowser } from '../support/browser.ts';
 import { isShown, openConsole, openRow, rowOf, visit } from '../support/console.ts';
@@ -154,6 +155,44 @@ test('filters are part of the URL and are kept while paging, and an invalid one 
   await page.getByLabel('Status').fill('600');
   await page.getByRole('button', { name: 'Filter' }).click();
   await page.getByText('status must be a status such as 429, or a class such as 4xx.').waitFor();
+});
+
+test('the filter for a key accepts its name, and offers a choice if several keys match', async () => {
+  const other = await startStack();
+  const [one, two, three] = [
+    await other.issueKey({ name: 'Acme' }),
+    await other.issueKey({ name: 'acme' }),
+    await other.issueKey({ name: 'acme reports' }),
+  ];
+  for (const [id, key] of Object.entries({ 'n-1': one, 'n-2': two, 'n-3': three }))
+    await ask(id, key, '/v1/pets', other.gateway);
+  const { page, faults } = await openConsole(browser, other, '/console/requests?status=2xx');
+  const shown = () => new URL(page.url()).search;
+  const filterBy = async (text: string) => {
+    await page.getByLabel('Key id').fill(text);
+    await page.getByRole('button', { name: 'Filter' }).click();
+  };
+  await filterBy('REPORTS');
+  await expect.poll(shown).toBe(`?keyId=${idOf(three)}&status=2xx`);
+  await expect.poll(() => idsIn(page)).toEqual(['n-3']);
+  await filterBy('acme');
+  const choice = page.getByRole('status').filter({ hasText: 'Several keys match “acme”. Choose one:' });
+  await expect.poll(() => choice.getByRole('link').count()).toBe(2);
+  expect((await shortcomings(page)).found).toEqual([]);
+  await choice
+    .locator('li', { hasText: idOf(one) })
+    .getByRole('link')
+    .click();
+  await expect.poll(shown).toBe(`?keyId=${idOf(one)}&status=2xx`);
+  await expect.poll(() => idsIn(page)).toEqual(['n-1']);
+  expect(await page.getByLabel('Key id').inputValue()).toBe(idOf(one));
+  await choice.waitFor({ state: 'detached' });
+  // The id of a revoked key still selects its requests.
+  await other.admin('DELETE', `/keys/${idOf(one)}`);
+  await page.reload();
+  await isShown(page);
+  await expect.poll(() => idsIn(page)).toEqual(['n-1']);
+  expect(faults).toEqual([]);
 });
 
 test.for([

@@ -96,20 +96,72 @@ test('an operator may change everything except access', async () => {
   expect(usable).toEqual(expect.arrayContaining(['Issue a key', 'Edit', 'Revoke', 'Roll back']));
 });
 
-test("a new key stays on the screen until it is copied, even if the operator's own token is revoked meanwhile", async () => {
+/** Opens a page with an operator's token. @returns a function that revokes the token and waits for the login page */
+async function openUntilRevoked(path: string): Promise<{ page: Page; revoke(): Promise<void> }> {
   const { json } = await stack.admin('POST', '/tokens', { name: 'dora', role: 'operator' });
   const { id, token } = json as { id: string; token: string };
-  const { page } = await visitConsole(browser, stack, '/console/keys');
+  const { page } = await visitConsole(browser, stack, path);
   await logIn(page, token);
+  const revoke = async () => {
+    await stack.admin('DELETE', `/tokens/${id}`);
+    await page.getByText('The token is no longer accepted.').waitFor();
+  };
+  return { page, revoke };
+}
+
+test("a new key stays on the screen until it is copied, even if the operator's own token is revoked meanwhile", async () => {
+  const { page, revoke } = await openUntilRevoked('/console/keys');
   await page.getByRole('button', { name: 'Issue a key' }).click();
   await question(page).getByLabel('Name').fill('of dora');
   await question(page).getByRole('button', { name: 'Issue' }).click();
   await question(page).getByLabel('API key').waitFor();
-  await stack.admin('DELETE', `/tokens/${id}`);
-  await page.getByText('The token is no longer accepted.').waitFor();
+  await revoke();
   const issued = await takeKey(page);
   expect((await send(`${stack.gateway}/v1/pets`, { key: issued })).status).toBe(200);
-  await page.getByLabel('Admin token').waitFor();
+  await logIn(page);
+  await isShown(page);
+  expect(await question(page).count()).toBe(0);
+});
+
+test.for([
+  ['/console/keys', 'Issue a key', 'Name', 'typed', 'Issue'],
+  [`/console/key?id=${idOf(key)}`, 'Edit', 'Own limit per day', '4321', 'Save'],
+  ['/console/plans', 'Change Pro', 'Requests per day', '4321', 'Review'],
+  ['/console/plans', 'Roll back', 'Why?', 'a typed reason', 'Roll back'],
+] as const)(
+  'on %s, the form %s with its text returns after a new login if the token is revoked meanwhile',
+  async ([path, button, label, text, action]) => {
+    const { page, revoke } = await openUntilRevoked(path);
+    await page.getByRole('button', { name: button }).click();
+    const field = question(page).getByLabel(label);
+    await field.fill(text);
+    await revoke();
+    expect(await question(page).count()).toBe(0);
+    await logIn(page);
+    await isShown(page);
+    expect(await field.inputValue()).toBe(text);
+    await question(page).getByRole('button', { name: action }).waitFor();
+    await page.keyboard.press('Escape');
+    await page.locator('dialog').waitFor({ state: 'detached' });
+  },
+);
+
+test('a form that was sent with a revoked token can be sent again after a new login, without an old error', async () => {
+  const { page, revoke } = await openUntilRevoked('/console/keys');
+  await page.getByRole('button', { name: 'Issue a key' }).click();
+  await question(page).getByLabel('Name').fill('sent twice');
+  // Only the sent form finds out that the token was revoked.
+  await page.route('**/{traffic,whoami,keys?*}', () => {});
+  const revoked = revoke();
+  await question(page).getByRole('button', { name: 'Issue' }).click();
+  await revoked;
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
+  await logIn(page);
+  await isShown(page);
+  expect(await question(page).getByRole('alert').innerText()).toBe('');
+  await question(page).getByRole('button', { name: 'Issue' }).click();
+  await takeKey(page);
+  await page.getByRole('heading', { name: 'sent twice' }).waitFor();
 });
 
 test('an admin and the shared token may use every button', async () => {

@@ -2,6 +2,7 @@ import http from 'node:http';
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { childrenOf } from '../support/children.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
@@ -184,6 +185,17 @@ test.for(['SIGTERM', 'SIGINT'] as const)(
     expect(workers.logged('worker exited')).toEqual([]);
   },
 );
+
+test('a worker that starts for the first time is no fault, but one that exits before it serves is', async () => {
+  const workers = await launchWorkers({ ...LATE, WORKERS: '2', ENDS_THEN: '1' });
+  const detail = async () => ((await workers.admin('/readyz')).json as { detail?: string }).detail ?? '';
+  const findings = async () => ((await workers.admin('/doctor')).json as DoctorAnswer).findings;
+  expect(await detail()).not.toContain('worker');
+  const found = (await findings()).filter(({ about }) => about === 'worker 2');
+  expect(found).toMatchObject([{ status: 'warning', found: 'is starting' }]);
+  expect(workers.logged('worker exited')).toEqual([]);
+  await eventually(detail).toMatch(/^worker 2 is not running \(fault since /);
+});
 
 test('SIGTERM before a worker serves stops the start immediately and leaves no worker behind', async () => {
   const { child, ended } = startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(LATE));

@@ -108,6 +108,7 @@ test('/traffic combines the reports of all workers on the cores and Redis, and l
     [1, 2].map((worker) => ({
       worker,
       pid: pids[worker - 1],
+      isStarting: false,
       since: expect.any(String),
       silentMs: expect.any(Number),
     })),

@@ -240,6 +240,11 @@ test('even a lone /readyz reports another gateway that hangs', async () => {
     await sleep(4_000);
     expect(await detail()).toMatch(/^gateways did not answer within 0\.7 s \(unknown since \S+Z\)\.$/);
     await eventually(detail).toMatch(new RegExp(`^gateway ${hostname()}:${pid} does not answer \\(unknown since `));
+    await sleep(1_000);
+    // What is known to be silent does not delay readiness checks, which may have a timeout of their own.
+    const askedAt = performance.now();
+    expect(await detail()).toContain('does not answer');
+    expect(performance.now() - askedAt).toBeLessThan(600);
   } finally {
     signalAll(pid, 'SIGCONT');
   }
@@ -255,5 +260,28 @@ test('while Redis refuses writes, a gateway that answers is not reported as sile
   await eventually(missing).toEqual(['the gateways registered in Redis']);
   const { findings } = (await here.admin('/doctor')).json as DoctorAnswer;
   const found = findings.filter(({ about }) => /^(other gateways|gateway )/.test(about));
-  expect(found).toMatchObject([{ about: 'other gateways', status: 'unknown', found: 'cannot be queried' }]);
+  expect(found).toMatchObject([
+    { about: 'other gateways', status: 'unknown', found: 'cannot be queried through Redis' },
+  ]);
+});
+
+test('if Redis hangs before a gateway can answer, that gateway is not reported as silent', async () => {
+  const server = await ownRedis();
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
+  const other = connectionTo(server.url);
+  const checked = async (hang = () => {}) => {
+    await other.del('gateway:questions:{elsewhere:7:aa}');
+    await other.zadd('gateway:gateways', Math.floor(Date.now() / 1_000), 'elsewhere:7:aa');
+    const asked = other.blpop('gateway:questions:{elsewhere:7:aa}', 10).then(hang);
+    const { findings } = await get<DoctorAnswer>(stack, '/doctor');
+    await asked;
+    return findings.filter(({ about }) => /^(other gateways|gateway )/.test(about));
+  };
+  expect(await checked()).toMatchObject([
+    { about: 'gateway elsewhere:7', status: 'unknown', found: 'does not answer' },
+  ]);
+  expect(await checked(() => server.pause())).toMatchObject([
+    { about: 'other gateways', status: 'unknown', found: 'cannot be queried through Redis' },
+  ]);
+  server.resume();
 });

@@ -49,8 +49,9 @@ const SILENT_MS = 1_500;
 
 /** A worker that does not report may hang. If it stays silent, the primary kills it. */
 export const checkWorkers = (workers: WorkersState | undefined): CheckResult[] =>
-  (workers?.each ?? []).flatMap(({ worker, pid, silentMs }) => {
+  (workers?.each ?? []).flatMap(({ worker, pid, isStarting, silentMs }) => {
     const about = `worker ${worker}`;
+    if (isStarting) return warning(about, 'is starting', 'If this lasts for more than a minute, see the log.');
     if (pid === undefined) return fault(about, 'is not running', 'It is being restarted. The log shows why it exited.');
     if (silentMs < SILENT_MS) return [];
     const found = `has not reported for ${(silentMs / 1_000).toFixed(1)} s`;

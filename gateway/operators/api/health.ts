@@ -44,9 +44,10 @@ export class Health {
   #watchedAt = Number.NEGATIVE_INFINITY;
   #checkedAt = Number.NEGATIVE_INFINITY;
   #seldomAt = Number.NEGATIVE_INFINITY;
-  /** The check in progress, and the same check or the time that a call waits for it. */
-  #checking: Promise<void> | undefined;
-  #first: Promise<void> | undefined;
+  /** The checks in progress, by name. */
+  readonly #running = new Map<string, Promise<void>>();
+  /** Resolves when all parts without a finding have answered, or when the first response waits no longer. */
+  #first: Promise<unknown> | undefined;
   #isRepeating = false;
 
   /**
@@ -104,31 +105,34 @@ export class Health {
     return performance.now() - this.#checkedAt >= KEPT_MS;
   }
 
-  /** Starts a check, unless one is in progress. Until it has a result, only bad findings of the last one are kept. */
+  /** Starts the checks. Bad findings are kept until there is a newer one, and no call waits for it. */
   #begin(): void {
-    if (this.#checking === undefined) {
-      for (const [about, found] of this.#found) if (this.#isOutdated || !found.some(isBad)) this.#found.delete(about);
-      this.#report();
-      this.#checking = this.#check();
-    }
-    this.#first = Promise.race([this.#checking, sleep(FIRST_WITHIN_MS, undefined, { ref: false })]);
+    for (const [about, found] of this.#found) if (this.#isOutdated || !found.some(isBad)) this.#found.delete(about);
+    this.#report();
+    this.#check();
+    const fresh = [...this.#running].flatMap(([about, done]) => (this.#found.has(about) ? [] : done));
+    this.#first = Promise.race([Promise.all(fresh), sleep(FIRST_WITHIN_MS, undefined, { ref: false })]);
   }
 
-  async #check(): Promise<void> {
-    this.#checkedAt = performance.now();
-    const checks = Object.entries(this.#checks).map(async ([about, check]) => {
-      this.#found.set(about, await answered(about, check));
-      this.#report();
-    });
+  #check(): void {
+    const now = performance.now();
+    this.#checkedAt = now;
+    for (const [about, check] of Object.entries(this.#checks)) if (!this.#running.has(about)) this.#run(about, check);
     const seldom = Object.keys(this.#seldom).flatMap((about) => this.#found.get(about) ?? []);
     const seldomMs = seldom.some(isBad) ? SELDOM_MS.bad : SELDOM_MS.good;
-    if (this.#isWatched && this.#checkedAt - this.#seldomAt >= seldomMs) {
-      this.#seldomAt = this.#checkedAt;
-      for (const [about, check] of Object.entries(this.#seldom))
-        void answered(about, check).then((found) => this.note(about, found));
-    }
-    await Promise.all(checks);
-    this.#checking = undefined;
+    if (!this.#isWatched || now - this.#seldomAt < seldomMs) return;
+    this.#seldomAt = now;
+    for (const [about, check] of Object.entries(this.#seldom))
+      void answered(about, check).then((found) => this.note(about, found));
+  }
+
+  #run(about: string, check: Check): void {
+    const noted = (found: readonly CheckResult[]) => {
+      this.#running.delete(about);
+      this.#found.set(about, found);
+      this.#report();
+    };
+    this.#running.set(about, answered(about, check).then(noted));
   }
 
   #report(): void {
@@ -146,9 +150,8 @@ export class Health {
     this.#isRepeating = true;
     const { signal } = this.#stopped;
     while (!signal.aborted && this.#isWatched) {
-      await this.#checking;
       await sleep(CHECK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
-      if (!signal.aborted) this.#checking ??= this.#check();
+      if (!signal.aborted) this.#check();
     }
     this.#isRepeating = false;
   }

@@ -109,7 +109,11 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
   const silent = (name: string, advice: string) => unknown(`gateway ${name}`, 'does not answer', advice);
   if (areUnasked)
     return [
-      unknown('other gateways', 'cannot be queried', 'See the other findings. If Redis is healthy, check its ACL.'),
+      unknown(
+        'other gateways',
+        'cannot be queried through Redis',
+        'See the other findings. If Redis is healthy, check its ACL.',
+      ),
     ];
   return [
     ...missing.map(({ gateway, seenAt }) => ({ ...silent(gateway, ofGateway), since: seenAt })),

@@ -154,11 +154,11 @@ function trouble(): Trouble | undefined {
   return [silent, streaks.get('unreadable')].find((streak) => streak !== undefined && streak.misses >= MISSES);
 }
 
-/** The same, kept current: a poll without a response does not render anything, so a timer does. */
+/** The same, kept current: a poll without a response does not render anything, so a timer does during trouble. */
 export function useTrouble(): Trouble | undefined {
-  const [, render] = useState(0);
+  const [, render] = useState<number>();
   useEffect(() => {
-    const timer = setInterval(() => render(Date.now()), 500);
+    const timer = setInterval(() => render(trouble() && Date.now()), 500);
     return () => clearInterval(timer);
   }, []);
   return trouble();

@@ -5,7 +5,7 @@ import { isZoneUnknown, searchText } from '../clients.ts';
 import { AccessPage, LogIn } from './access.ts';
 import { bodyOf, forgetCaller, keptToken, type Trouble, usePolled, useTrouble } from './api.ts';
 import { AuditLogPage } from './audit-log.ts';
-import { clearMessage, endDialog } from './dialog.ts';
+import { clearMessage, closeDialog, pauseDialog, resumeDialog } from './dialog.ts';
 import { HealthPage } from './health.ts';
 import { KeyPage } from './key.ts';
 import { BansPage, KeysPage, UsagePage } from './keys.ts';
@@ -38,21 +38,26 @@ function App() {
   const [isLoggedIn, setLoggedIn] = useState(keptToken() !== null);
   const [why, setWhy] = useState('');
 
-  function logOut(reason: string) {
+  function logOut(reason: string, leaveDialog = closeDialog) {
     forgetCaller();
-    endDialog();
+    leaveDialog();
     clearMessage();
     setWhy(reason);
     setLoggedIn(false);
   }
 
   useEffect(() => {
-    const refused = () => logOut('The token is no longer accepted.');
+    const refused = () => logOut('The token is no longer accepted.', pauseDialog);
     addEventListener('token-refused', refused);
     return () => removeEventListener('token-refused', refused);
   }, []);
 
-  if (!isLoggedIn) return html`<${LogIn} why=${why} onDone=${() => setLoggedIn(true)} />`;
+  function logIn() {
+    setLoggedIn(true);
+    resumeDialog();
+  }
+
+  if (!isLoggedIn) return html`<${LogIn} why=${why} onDone=${logIn} />`;
   return html`<${Console} onLogOut=${() => logOut('You are logged out.')} />`;
 }
 

@@ -38,13 +38,18 @@ export function ask(question: Question): void {
   render(html`<${Dialog} key=${number} question=${question} onClose=${close} />`, place);
 }
 
-function closeDialog(): void {
+export function closeDialog(): void {
   isShownOnce = false;
   render(null, place);
 }
 
-/** Closes the dialog, unless it shows a secret: a refused token must not lose what is shown only once. */
-export const endDialog = (): void => (isShownOnce ? undefined : closeDialog());
+/** Hides a form and keeps its content until the next login. A secret stays visible, because it is shown only once. */
+export const pauseDialog = (): void => (isShownOnce ? undefined : place.querySelector('dialog')?.close());
+
+export function resumeDialog(): void {
+  const paused = place.querySelector<HTMLDialogElement>('dialog:not([open])');
+  paused?.showModal();
+}
 
 const NO_FAULTS: { faults: Values; rest: string } = { faults: {}, rest: '' };
 
@@ -74,6 +79,8 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
       if (done !== undefined) notify(done);
       onClose();
     } catch (thrown) {
+      // After the next login, the operator sends the form again.
+      if (keptToken() === null) return setBusy(false);
       const found = faultsOf(thrown as Error, fields);
       setFound(found);
       const [bad] = Object.keys(found.faults);
@@ -83,7 +90,10 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
   }
 
   // Escape and Back close a dialog. A script cannot always prevent that, so a dialog that may not close yet reopens.
-  const closed = () => (mayClose?.(false) === false ? dialog.current?.showModal() : onClose());
+  const closed = () => {
+    const isPaused = mayClose === undefined && keptToken() === null;
+    if (!isPaused) mayClose?.(false) === false ? dialog.current?.showModal() : onClose();
+  };
   const kind = isDangerous ? 'main danger' : 'main';
   // For dangerous actions, Cancel has the focus, so that a repeated key press does not confirm them.
   const cancelButton = html`<button type="button" autofocus=${isDangerous} onClick=${onClose}>Cancel</button>`;

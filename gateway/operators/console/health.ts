@@ -244,10 +244,15 @@ const workerColumns = (state: TrafficAnswer): readonly Column<Worker>[] => [
   { title: 'Worker', show: ({ worker }) => String(worker) },
   {
     title: 'State',
-    show({ worker, pid }) {
+    show({ worker, pid, isStarting }) {
       const finding = findingOfWorker(state, worker);
       if (pid !== undefined && finding !== undefined) return html`<${Found} ...${finding} />`;
-      return html`<span class=${`badge ${pid === undefined ? 'fault' : 'good'}`}>${pid === undefined ? 'Not running' : 'Running'}</span>`;
+      const [badge, text] = isStarting
+        ? ['warning', 'Starting']
+        : pid === undefined
+          ? ['fault', 'Not running']
+          : ['good', 'Running'];
+      return html`<span class=${`badge ${badge}`}>${text}</span>`;
     },
   },
   { title: 'Since', show: ({ since }) => html`<${When} at=${since} />` },

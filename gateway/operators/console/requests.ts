@@ -1,5 +1,5 @@
-import { useRef, useState } from 'preact/hooks';
-import type { DecisionReport, KeyView, RequestsAnswer, RequestView } from '../api/answers.ts';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { DecisionReport, FoundAnswer, KeyView, RequestsAnswer, RequestView } from '../api/answers.ts';
 import { firstFilled, timesInWords, withTimes } from '../clients.ts';
 import { ApiError, bodyOf, keyPath, usePolled } from './api.ts';
 import { addressOf } from './page-names.ts';
@@ -10,13 +10,14 @@ import {
   Facts,
   type FilterSpec,
   Filters,
+  type FilterValues,
   filtersIn,
   html,
   KeyLink,
   Pager,
   Table,
 } from './parts.ts';
-import type { Route } from './router.ts';
+import { navigate, type Route } from './router.ts';
 import { clockToSecond, counted, exactTime, milliseconds, number, planInWords, relative, runningBan } from './words.ts';
 
 /** The recent requests on all gateways: the list, and the details of each. */
@@ -35,7 +36,7 @@ const CODES = [
 
 /** The filters of the admin API. */
 const SPECS: readonly FilterSpec[] = [
-  { name: 'keyId', label: 'Key id' },
+  { name: 'keyId', label: 'Key id or name' },
   { name: 'tag', label: 'Tag', placeholder: 'customer:acme' },
   { name: 'status', label: 'Status', suggestions: STATUSES, placeholder: '429 or 4xx' },
   { name: 'code', label: 'Error code', suggestions: CODES },
@@ -53,11 +54,30 @@ export function RequestsPage({ route }: { route: Route }) {
     <h1>Requests</h1>
     <p class="note">The last requests on all gateways. Open one to see what happened, why, and what to do. Older ones are in the log.</p>
     <${Filters} specs=${SPECS} route=${route} />
+    ${filters.keyId !== undefined && html`<${KeysNamed} text=${filters.keyId} filters=${filters} />`}
     <section class="card" aria-label="Requests">
       <${RequestList} label="Requests" asked=${asked} hasKeys=${true} opensOnlyOne=${filters.q !== undefined} pages=${route}
         empty=${Object.keys(filters).length > 0 ? 'No recent request matches these filters.' : 'There are no requests yet.'} />
     </section>
   `;
+}
+
+/** If the filter for a key id has a name, selects the key with this name, or offers a choice if several match. */
+function KeysNamed({ text, filters }: { text: string; filters: FilterValues }) {
+  const { value } = usePolled(`keys named ${text}`, 600_000, () =>
+    firstFilled<FoundAnswer>(bodyOf, '/keys/find', { text }, ({ keys }) => keys),
+  );
+  const found = value?.keys.filter(({ foundBy }) => foundBy === 'name') ?? [];
+  const same = found.filter(({ name }) => name.toLowerCase() === text.toLowerCase());
+  const keys = same.length > 0 ? same : found;
+  const addressFor = (id: string) => addressOf('requests', { ...filters, keyId: id });
+  const only = keys.length === 1 && value?.next === undefined ? keys[0]?.id : undefined;
+  useEffect(() => (only === undefined ? undefined : navigate(addressFor(only), 'replace')), [only]);
+  if (keys.length === 0 || only !== undefined) return undefined;
+  return html`<div class="notice" role="status">
+    Several keys match “${text}”. Choose one:
+    <ul class="plain">${keys.map(({ id, name }) => html`<li key=${id}><a href=${addressFor(id)}>${name}</a> <code class="id">${id}</code></li>`)}</ul>
+  </div>`;
 }
 
 const COLUMNS: readonly Column<RequestView>[] = [

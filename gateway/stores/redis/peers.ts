@@ -19,6 +19,8 @@ const EXPIRES_SECONDS = 30;
 const MOST_QUESTIONS = 16;
 const ANSWER_EVERY_MS = 20;
 const LIST_WITHIN_MS = 1_000;
+/** If Redis does not reply for this long, gateways may lack the time to answer. */
+const HUNG_MS = 500;
 
 /** The name of a gateway for operators: its host and its process id. */
 const nameOf = (gateway: string): string => gateway.replace(/:\w+$/, '');
@@ -40,27 +42,36 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
 
   /**
    * Queries all other gateways. Never rejects, and returns in time even if Redis is down or hangs.
-   * @returns the answers, and the gateways that did not answer. The latter are undefined if the gateways are unknown or
-   *   could not be queried
+   * @returns the answers, and the gateways that did not answer. The latter are undefined if the gateways are unknown, or
+   *   if Redis hung or refused commands meanwhile, which says nothing about the gateways (`areUnasked`)
    */
   async function ask(content: unknown, withinMs: number) {
     const until = performance.now() + withinMs;
     const answers = new Map<string, unknown>();
+    let [repliedAt, hungMs] = [performance.now(), 0];
+    const noteReply = () => {
+      const now = performance.now();
+      [repliedAt, hungMs] = [now, Math.max(hungMs, now - repliedAt)];
+    };
     const listed = await Promise.race([others(), waited(LIST_WITHIN_MS)]).catch(() => undefined);
     if (listed === undefined) return { answers: [], missing: undefined };
     const asked = [...listed.keys()];
-    const inTime = <T>(action: Promise<T>) => Promise.race([action, waited(Math.max(0, until - performance.now()))]);
+    noteReply();
     const id = randomBytes(12).toString('hex');
     const question = JSON.stringify({ id, content });
-    const putting = Promise.all(asked.map((gateway) => put(questionsOf(gateway), question)));
-    // Redis may answer but refuse writes. This says nothing about the other gateways.
-    const areAsked = await inTime(putting).catch(() => undefined);
-    if (areAsked === undefined) return { answers: [], missing: undefined, areUnasked: true };
-    await inTime(collectAnswers(id, asked.length, answers, until)).catch(() => undefined);
+    const asking = Promise.all(asked.map((gateway) => put(questionsOf(gateway), question))).then(() =>
+      collectAnswers(id, asked.length, answers, until, noteReply),
+    );
+    const late = waited(Math.max(0, until - performance.now()));
+    const isRefused = await Promise.race([asking, late]).catch(() => true);
+    noteReply();
     const silent = asked.filter((gateway) => !answers.has(gateway));
+    const named = [...answers].map(([gateway, answer]) => ({ gateway: nameOf(gateway), answer }));
+    if (silent.length > 0 && (isRefused || hungMs > HUNG_MS))
+      return { answers: named, missing: undefined, areUnasked: true };
     const gone = endedOf(silent, [own, ...answers.keys()]);
     return {
-      answers: [...answers].map(([gateway, answer]) => ({ gateway: nameOf(gateway), answer })),
+      answers: named,
       missing: silent
         .filter((gateway) => !gone.includes(gateway))
         .map((gateway) => ({ gateway: nameOf(gateway), seenAt: new Date(listed.get(gateway) ?? 0).toISOString() })),
@@ -83,8 +94,10 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     count: number,
     answers: Map<string, unknown>,
     until: number,
+    noteReply: () => void,
   ): Promise<void> {
     while (answers.size < count && performance.now() < until) {
+      noteReply();
       for (const text of await take(answersOf(id))) {
         const { gateway, answer } = JSON.parse(text) as { gateway: string; answer: unknown };
         answers.set(gateway, answer);
