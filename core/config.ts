@@ -12,8 +12,8 @@ export const CoreSettings = z.object({
   PORT: port().default(7001).describe('port to listen on; 0 picks a free one'),
   DATABASE_URL: databaseUrl
     .default('sqlite:.data/store.db')
-    .describe('database of pets and orders; `postgres://…` for more than one core'),
-  CORE_TOKEN: tokens.optional().describe('bearer token of callers; any token of a comma-separated list is accepted'),
+    .describe('database for pets and orders; `postgres://…` for more than one core'),
+  CORE_TOKEN: tokens.optional().describe('bearer token for callers; any token in a comma-separated list is accepted'),
   BODY_LIMIT_BYTES: integer(1, 16_777_216).default(65_536).describe('largest request body'),
   LOG_LEVEL: logLevel.default('info').describe('lowest level to log: fatal, error, warn, info, debug, trace or silent'),
 });

@@ -20,7 +20,7 @@ import { ROWS } from './grafana/rows.ts';
 const ROOT = join(import.meta.dirname, '..');
 /** The tables in this file are generated: settings from their schemas, plan fields from their table. */
 export const SETTINGS_FILE = join(ROOT, 'deploy/SETTINGS.md');
-/** The rules of Prometheus as a PrometheusRule, for clusters with the Prometheus Operator. */
+/** The Prometheus rules as a PrometheusRule, for clusters with the Prometheus Operator. */
 export const RULES_FILE = join(ROOT, 'deploy/kubernetes/components/prometheus-operator/rules.yaml');
 
 if (import.meta.main) {
@@ -36,7 +36,7 @@ function dashboard(): string {
   return `${JSON.stringify(rest).replace(/}$/, '')},"panels":[\n${lines}\n]}\n`;
 }
 
-/** The text of SETTINGS.md with its tables updated, between their marks. */
+/** The content of SETTINGS.md, with the tables between its marks updated. */
 export function withTables(text: string): string {
   const tables = {
     'settings of the gateway': settingsTable('gateway', GatewaySettings.shape),

@@ -5,8 +5,8 @@ const { HOST, PORT, DATABASE_URL } = CoreSettings.shape;
 const { CORE_URL } = GatewaySettings.shape;
 
 /**
- * The settings of `npm start`: those of both services, which share one environment. Both services read HOST and PORT,
- * so those of the core have other names here.
+ * The settings for `npm start`: those of both services, which share one environment. Both services read HOST and PORT,
+ * so the core settings have other names here.
  */
 export const LocalSettings = GatewaySettings.safeExtend({
   CORE_HOST: HOST.describe('address of the core'),

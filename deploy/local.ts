@@ -17,9 +17,9 @@ import { TerminalLog } from './log-terminal.ts';
 
 /**
  * `npm start`: core and gateway as two processes with embedded storage, a demo key per plan, and a curl line to paste.
- * With CORE_URL, only the gateway is started, in front of that API.
- * On a terminal, each log line is printed in a short readable form; elsewhere, logs are JSON.
- * When this process ends, for any reason, both services end too: they watch their message channel to it.
+ * With CORE_URL, only the gateway is started, in front of that API. On a terminal, each log line is printed in a short
+ * readable form; elsewhere, logs are JSON. When this process exits, for any reason, both services exit too: they watch
+ * their message channel to it.
  */
 
 const ROOT = dirname(import.meta.dirname);
@@ -60,8 +60,8 @@ stopWithParent();
 
 const hasOwnCore = !given.CORE_URL;
 const coreUrl = hasOwnCore ? (await launch('core', { HOST: CORE_HOST, PORT: CORE_PORT })).core : given.CORE_URL;
-// Like its workers, the gateway's primary uses a single malloc arena. After lists for operators, it then keeps 10 MB
-// less memory.
+// Like its workers, the gateway's primary uses a single malloc arena. After it has listed keys for operators, it keeps
+// 10 MB less memory.
 const gateway = await launch('gateway', { HOST, PORT, CORE_URL: coreUrl, MALLOC_ARENA_MAX: '1' });
 terminal?.nameKeysBy(admin);
 const keys = await demoKeys().catch(giveUp);
@@ -167,7 +167,7 @@ async function launch(name: 'core' | 'gateway', own: NodeJS.ProcessEnv): Promise
   return addresses;
 }
 
-/** Passes on the error output of a service, with the names that HOST and PORT of the core have here. */
+/** Passes on a service's error output, with the names that the core's HOST and PORT have here. */
 function passOn(name: string, faults: Readable): void {
   const lines = createInterface({ input: faults });
   const shown = (line: string) => (name === 'core' ? line.replaceAll(/\b(HOST|PORT)\b/g, 'CORE_$1') : line);
@@ -186,7 +186,7 @@ async function hasEnded(name: string, child: ChildProcess, code: number | null):
   if (children.length === 0) process.exit();
 }
 
-/** If the core could not start, this also reports which ports of the gateway cannot be used. */
+/** If the core could not start, this also reports which gateway ports cannot be used. */
 async function tryPortsOfGateway(): Promise<void> {
   const { HOST, PORT, ADMIN_HOST, ADMIN_PORT } = settings;
   const tries = [tryPort(HOST, PORT, 'PORT'), tryPort(ADMIN_HOST, ADMIN_PORT, 'ADMIN_PORT')];

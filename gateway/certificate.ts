@@ -20,7 +20,7 @@ export class CertificateFault extends Error {
   }
 }
 
-/** All faults of the two files. If each file is usable by itself, checks whether they match. */
+/** Returns the faults found in the two files. If each file is usable by itself, checks whether the two match. */
 export function certificateFaults(files: CertificateFiles): CertificateFault[] {
   const ofEach = [() => readLeaf(files), () => readKey(files)].flatMap(faultOf);
   return ofEach.length > 0 ? ofEach : faultOf(() => readCertificate(files));

@@ -35,7 +35,7 @@ const coreUrls = z
 /** Headers that hold secrets must not get into the audit log. */
 const actorHeader = z
   .string()
-  .regex(/^[\w-]{1,64}$/, 'must be the name of a header')
+  .regex(/^[\w-]{1,64}$/, 'must be a header name')
   .transform((name) => name.toLowerCase())
   .refine((name) => !['authorization', 'proxy-authorization', 'cookie'].includes(name), {
     error: 'must not be a header that holds a secret',
@@ -56,7 +56,7 @@ const corsOrigins = z
 
 const FILE_SETTINGS = { certFile: 'TLS_CERT_FILE', keyFile: 'TLS_KEY_FILE' } as const;
 
-/** The faults of the two TLS settings, each with its setting and a message. */
+/** The faults in the two TLS settings, each with its setting and a message. */
 function tlsFaults(certFile?: string, keyFile?: string): [setting: string, error: string][] {
   if (certFile === undefined && keyFile === undefined) return [];
   if (certFile === undefined) return [['TLS_CERT_FILE', 'is required with TLS_KEY_FILE']];
@@ -80,7 +80,7 @@ export const GatewaySettings = z
     CORE_URL: coreUrls
       .default(['http://127.0.0.1:7001'])
       .describe(
-        'URLs of cores, separated by commas. Names are resolved every 2 s; each address counts as a core. `http+srv://_core._tcp.example` and `https+srv://` look up SRV records; `unix:/run/core.sock` is a socket',
+        'core URLs, separated by commas. Names are resolved every 2 s; each address counts as a core. `http+srv://_core._tcp.example` and `https+srv://` look up SRV records; `unix:/run/core.sock` is a socket',
       ),
     CORE_TOKEN: tokens.optional().describe('bearer token for the core; of a comma-separated list, the first is sent'),
     REDIS_URL: redisUrls
@@ -106,7 +106,7 @@ export const GatewaySettings = z
       .describe('processes that serve clients on `PORT`; more than one requires `REDIS_URL`'),
     BODY_LIMIT_BYTES: integer(1, 16_777_216)
       .default(65_536)
-      .describe('largest request body; all unfinished bodies of a worker share 32 MB'),
+      .describe("largest request body; a worker's unfinished bodies share 32 MB"),
     TRUSTED_PROXIES: addressBlocks
       .default([])
       .describe(
@@ -124,7 +124,7 @@ export const GatewaySettings = z
     ADMIN_TOKEN: token
       .optional()
       .describe(
-        'bearer token of operators, with full access; required unless `ADMIN_HOST` is loopback. Unset: generated in `DATA_DIR/admin-token`',
+        "operators' bearer token, with full access; required unless `ADMIN_HOST` is loopback. Unset: generated in `DATA_DIR/admin-token`",
       ),
     ACTOR_HEADER: actorHeader
       .optional()

@@ -1,11 +1,11 @@
 /**
- * This is plain JavaScript, and `main.ts` is a link to it. Once the code is in the compile cache, no process of the
- * gateway loads Node's TypeScript compiler, which would take 18 MB in each.
+ * This file is plain JavaScript, and `main.ts` is a link to it. Once the code is in the compile cache, no process of
+ * the gateway loads Node's TypeScript compiler, which would take 18 MB in each.
  */
 import { enableCompileCache, flushCompileCache } from 'node:module';
 import { join } from 'node:path';
 
-// By default, SIGHUP would end the process. There is nothing to reload yet.
+// By default, SIGHUP would terminate the process. There is nothing to reload yet.
 process.on('SIGHUP', () => {});
 enableCompileCache(join(import.meta.dirname, '../node_modules/.cache/compiled'));
 const { asksForHelp } = await import('../shared/process/arguments.ts');

@@ -30,7 +30,7 @@ import { type Happening, happeningOf } from './webhooks/message.ts';
 
 /** What a process that serves clients can ask of the one that serves operators. */
 export interface ForClients {
-  /** Called with each event of a key, for WEBHOOK_URL. */
+  /** Called with each key event, for WEBHOOK_URL. */
   notify(happening: Happening): void;
   /** The last refusals of a key by all gateways; undefined if they cannot be read now. */
   refusals(id: string): Promise<readonly KeyRefusal[] | undefined>;

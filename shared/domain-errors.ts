@@ -1,5 +1,5 @@
 /**
- * Errors of the layers below HTTP: the limiter, the stores of keys and plans, the core's store. Only `toHttpError`
+ * Errors of the layers below HTTP: the limiter, the key and plan stores, the core's store. Only `toHttpError`
  * (errors.ts) knows their status codes.
  */
 
@@ -8,7 +8,7 @@ export class Unavailable extends Error {
   readonly shown: string | undefined;
 
   /**
-   * @param reason the original fault: a text or the thrown value
+   * @param reason the original fault: a string or the thrown value
    * @param shown the public message, in place of the default one
    */
   constructor(reason: unknown, shown?: string) {

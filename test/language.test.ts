@@ -38,7 +38,7 @@ const proseOf = (document: string): string[] =>
 
 const COMMENT_OR_LITERAL = /\/\*[\s\S]*?\*\/|\/\/.*|'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`/g;
 
-/** The texts in a source file: string literals of more than one word. */
+/** The strings in a source file: literals of more than one word. */
 const textsOf = (file: string): string[] =>
   [...read(file).matchAll(COMMENT_OR_LITERAL)]
     .map(([, single, double, template]) => single ?? double ?? template?.replaceAll(/\$\{[^{}]*\}/g, '') ?? '')

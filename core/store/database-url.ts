@@ -44,7 +44,7 @@ export class DatabaseUrl {
 const WORDS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing is listening there',
   ENOTFOUND: 'there is no host with this name',
-  EAI_AGAIN: 'the name of the host cannot be resolved',
+  EAI_AGAIN: 'the host name cannot be resolved',
   EHOSTUNREACH: 'the host cannot be reached',
   ENETUNREACH: 'the network cannot be reached',
   ETIMEDOUT: 'there is no answer',

@@ -26,7 +26,7 @@ export class PostgresStore implements Store {
     const Client = connectionsTo(url);
     this.#url = url;
     this.#pool = new pg.Pool({ ...CONNECTION_OPTIONS, max: CONNECTIONS, Client });
-    // A broken idle connection is replaced when the next one is needed. Without this listener its error would end the
+    // A broken idle connection is replaced when the next one is needed. Without this listener its error would crash the
     // process.
     this.#pool.on('error', () => {});
     this.#readiness = new PostgresReadiness(() => this.#retryRefused(() => openAlone(Client)));
@@ -167,7 +167,7 @@ const connectionsTo = (url: DatabaseUrl) =>
     }
   };
 
-/** The names of statements by their text. All texts are constants, so there are few. */
+/** Statement names by SQL text. All statements are constants, so there are few. */
 const names = new Map<string, string>();
 
 /** A named statement is prepared once per connection. */
@@ -212,12 +212,12 @@ async function inTransaction<T>(client: pg.ClientBase, use: () => Promise<T>): P
   }
 }
 
-/** Classifies the faults of PostgreSQL and of connections. Any other fault is a bug in the core. */
+/** Classifies PostgreSQL and connection faults. Any other fault is a bug in the core. */
 
-/** Codes of a shutdown or a lost connection, by their first characters (appendix A of PostgreSQL's manual). */
+/** The first characters of the SQLSTATE codes for a shutdown or a lost connection (PostgreSQL's manual, appendix A). */
 const LOST_CLASSES = ['08', '57P'];
 
-/** System codes of faults while a connection is being opened or used. */
+/** System error codes for faults that occur while a connection is opened or used. */
 const LOST_CODES: ReadonlySet<string> = new Set([
   'ECONNREFUSED',
   'ECONNRESET',
@@ -229,7 +229,7 @@ const LOST_CODES: ReadonlySet<string> = new Set([
   'EAI_AGAIN',
 ]);
 
-/** Faults of pg without a code. After a query timeout, the result may still arrive on that connection. */
+/** Errors from pg without a code. After a query timeout, the result may still arrive on the connection. */
 const LOST_MESSAGES: ReadonlySet<string> = new Set([
   'Connection terminated',
   'Connection terminated unexpectedly',

@@ -29,7 +29,7 @@ interface Waiting {
 type Outcome = { readonly result: unknown } | { readonly fault: unknown };
 
 /**
- * One SQLite file. The writes of one turn of the event loop share one commit and one fsync, and resolve after it. A
+ * One SQLite file. The writes in one turn of the event loop share one commit and one fsync, and resolve after it. A
  * failed write is rolled back without the others.
  */
 export class SqliteStore implements Store {

@@ -12,7 +12,7 @@ type Panel = ReturnType<typeof stat | typeof graph>;
 
 /**
  * The dashboard of all gateways and cores, in Grafana's JSON without the fields that Grafana adds itself. No dashboard
- * shows a single key, because no metric names one; the console shows the requests of each key.
+ * shows a single key, because no metric names one; the console shows the requests with each key.
  */
 export const describeDashboard = (rows: readonly Row[]) => ({
   title: 'Animal store gateway',
@@ -38,7 +38,7 @@ export const describeDashboard = (rows: readonly Row[]) => ({
     linkTo(
       'Console: keys, plans, bans',
       `\${console}`,
-      'No metric names a key. The console shows the requests of each key.',
+      'No metric names a key. The console shows the requests with each key.',
     ),
   ],
   annotations: {

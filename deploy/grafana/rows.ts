@@ -46,7 +46,7 @@ export const ROWS = [
       }),
       stat({
         title: 'Requests',
-        what: 'The requests of all clients. No value is good or bad in itself.',
+        what: 'Requests from all clients. No value is good or bad in itself.',
         unit: 'reqps',
         runbook: 'runbook',
         query: requests(GATEWAY),
@@ -89,7 +89,7 @@ export const ROWS = [
     panels: [
       graph({
         title: 'Refused share by plan',
-        what: 'Share of the requests of a plan that exceeded a limit.',
+        what: 'Share of the requests on a plan that exceeded a limit.',
         unit: 'percentunit',
         runbook: 'gatewayplanrefusals',
         queries: [
@@ -246,8 +246,8 @@ export const ROWS = [
         bad: { red: 1 },
       }),
       stat({
-        title: '5xx of cores',
-        what: 'Share of the responses of cores that are 5xx.',
+        title: '5xx from cores',
+        what: 'Share of core responses that are 5xx.',
         unit: 'percentunit',
         runbook: 'coreerrors',
         query: '(sum(core:requests:rate1m{status=~"5.."}) or vector(0)) / (sum(core:requests:rate1m) > 0)',

@@ -11,7 +11,7 @@ export const systemClock: Clock = () => Date.now() * 1_000;
 
 /**
  * `process.hrtime` is the same clock in every process on a machine, whereas `performance.now()` counts from the start
- * of its own process. This is the offset between them.
+ * of its own process. The offset between these two clocks.
  */
 const BEGAN = Number(process.hrtime.bigint() / 1_000n) - performance.now() * 1_000;
 
@@ -55,7 +55,7 @@ const LEVEL = /^(-?)(\d{1,10})\.?(\d{0,12})\/?(\d*)$/;
 
 /**
  * Reads `59.50000000/60`, as decide.lua writes a level: the tokens, which can be below zero, and the limit.
- * @returns undefined if the text is unreadable
+ * @returns undefined if the string is unreadable
  */
 export function readLevel(text: string, window: number): (Level & { readonly limit: number }) | undefined {
   const [, sign, whole, decimals = '', last = ''] = LEVEL.exec(text) ?? [];

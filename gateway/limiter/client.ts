@@ -4,8 +4,8 @@ import type { Decision } from './limiter.ts';
 import type { Refusals } from './refusals.ts';
 
 /**
- * The last decision of the store. `at` is the time at which it arrived on this machine, by the monotonic clock in
- * microseconds. Only such times determine the order of events, because the clock of the store may be set back.
+ * The store's last decision. `at` is the time at which it arrived on this machine, by the monotonic clock in
+ * microseconds. Only such times determine the order of events, because the store's clock may be set back.
  */
 export interface StoreReply {
   readonly decision: Decision;
@@ -29,19 +29,19 @@ export class Client {
   lastReply: StoreReply | undefined;
   /** The digests of the secrets that the store accepted, each with the last decision on it. */
   readonly secrets = new Map<string, StoreReply>();
-  /** The levels after local decisions; undefined if there were none since the last decision of the store. */
+  /** The levels after local decisions; undefined if there were none since the store's last decision. */
   state: KeyState | undefined;
   readonly debt = noDebt();
   /** When this gateway last learned of a change by an operator. Earlier verdicts are not used. */
   changedAt = Number.NEGATIVE_INFINITY;
   facts: { readonly facts: KeyFacts; readonly askedAt: number } | undefined;
-  /** Requests of the key that take up capacity in the gateway (overload.ts). */
+  /** Requests with the key that take up capacity in the gateway (overload.ts). */
   inFlight = 0;
-  /** Until when reads of the client are expected to be slow, and responses to be large (upstream/call.ts). */
+  /** Until when the client's reads are expected to be slow, and responses to be large (upstream/call.ts). */
   slowUntil = 0;
   largeUntil = 0;
   largePath = '';
-  /** When a request of the key was last decided, and last refused, by the monotonic clock in microseconds. */
+  /** When a request with the key was last decided, and last refused, by the monotonic clock in microseconds. */
   askedAt = Number.NEGATIVE_INFINITY;
   refusedAt = Number.NEGATIVE_INFINITY;
   /** The day, counted from 1970 in UTC, on which each event was last reported; undefined if none was. */

@@ -20,7 +20,7 @@ import { FRESH, type KeyRecord, type KeyState, UNUSED } from './key-record.ts';
 import { type BucketState, type Decision, later, type Unauthorized, type Verdict } from './limiter.ts';
 import { MAX_LIMIT, type Plan, type PlanTable } from './plans.ts';
 
-/** How long local decisions may use a verdict of the store. */
+/** How long local decisions may use the store's verdict. */
 const VERDICT_HOLDS = 15 * 60 * SECOND;
 /**
  * How long this process remembers a ban. It is short, because an operator may have lifted the ban at another gateway.
@@ -42,9 +42,9 @@ export interface LocalDecisions {
 }
 
 /**
- * The keys in use, one record each: the store's last decision, and the local decisions since then. During an outage of
- * the store, this class decides by the same rules, from the last known levels and bans. After an operator changes a
- * key, it makes no decision on that key until the store has made another one.
+ * The keys in use, one record each: the store's last decision, and the local decisions since then. During a store
+ * outage, this class decides by the same rules, from the last known levels and bans. After an operator changes a key,
+ * it makes no decision on that key until the store has made another one.
  */
 export class Clients implements LocalDecisions {
   readonly #clients = boundedMap<string, Client>(MAX_CLIENTS, (client) => {
@@ -98,7 +98,7 @@ export class Clients implements LocalDecisions {
   }
 
   /**
-   * Remembers a verdict of the store. Forgets a secret that the store found invalid.
+   * Remembers a verdict from the store. Forgets a secret that the store found invalid.
    * @param inHand the record of the key, if the caller has it
    */
   note({ id, digest }: Credential, verdict: Verdict, askedAt = this.#monotonic(), inHand?: Client): void {
@@ -176,7 +176,7 @@ export class Clients implements LocalDecisions {
     return this.#isOutdated(inHand === undefined || inHand.isEvicted ? this.#peek(id) : inHand, askedAt);
   }
 
-  /** Remembers what the owner of a verified key may see, for outages of the store. */
+  /** Remembers what the owner of a verified key may see, for store outages. */
   noteFacts(id: string, facts: KeyFacts | undefined, askedAt: number): void {
     const client = this.#find(id);
     if (client !== undefined) client.facts = facts && { facts, askedAt };
@@ -196,7 +196,7 @@ export class Clients implements LocalDecisions {
   }
 
   /**
-   * Subtracts a charge from the debt of a client.
+   * Subtracts a charge from a client's debt.
    * @param decision the levels after the charge; undefined if they are unknown
    */
   settle(client: Client, charged: Debt, decision: Decision | undefined): void {
@@ -260,7 +260,7 @@ export class Clients implements LocalDecisions {
     return true;
   }
 
-  /** Whether a ban of a key is still running, according to the last decision. */
+  /** Whether a ban on a key is still in force, according to the last decision. */
   isBanned(client: Client): boolean {
     return client.lastReply !== undefined && this.#isBanned(client, client.lastReply);
   }

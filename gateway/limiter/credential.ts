@@ -40,17 +40,19 @@ export const credentialOf = (id: string, digest: string, use = NO_USE): Credenti
   use,
 });
 
-/** Parses a well-formed key with a correct check. @returns undefined for any other text */
+/** Parses a well-formed key with a correct check. @returns undefined for any other string */
 export function parseApiKey(text: string, use = NO_USE): Credential | undefined {
   if (!API_KEY.test(text) || text.slice(CHECK_START) !== checkOf(text.slice(0, CHECK_START))) return undefined;
   return credentialOf(text.slice('as_'.length, SECRET_START - 1), digestOf(text.slice(SECRET_START, CHECK_START)), use);
 }
 
-/** Shortens every key in a text for a log to its public part. If a key is encoded, the text ends after that part. */
+/**
+ * Shortens every key in a log message to its public part. If a key is encoded, the message is cut off after that part.
+ */
 export const redactApiKeys = (text: string): string =>
   text.includes('as_') || text.includes('%') ? redact(text, API_KEY_IN_TEXT, DECODED_API_KEY) : text;
 
-/** @param decoded matches the rest of a decoded text, from a secret onwards */
+/** @param decoded matches the rest of a decoded string, from a secret onwards */
 export function redact(text: string, secret: RegExp, decoded: RegExp): string {
   const plain = decode(text);
   if (plain === text) return text.replaceAll(secret, '$1…');
@@ -58,7 +60,7 @@ export function redact(text: string, secret: RegExp, decoded: RegExp): string {
   return shown === plain ? text : shown;
 }
 
-/** Whether a text contains a complete key with a correct check, even if it is encoded. */
+/** Whether a string contains a complete key with a correct check, even if it is encoded. */
 export const holdsApiKey = (text: string): boolean =>
   (text.includes('as_') || text.includes('%')) &&
   (decode(text).match(WHOLE_API_KEY) ?? []).some((found) => parseApiKey(`a${found}`) !== undefined);
@@ -71,7 +73,7 @@ const ESCAPED = new Map(
     return [digits, digits.toUpperCase()].map((two) => [Buffer.from(two).readUInt16BE(), code] as const);
   }),
 );
-/** An escape of one of these characters. Most texts have none. */
+/** An escape of one of these characters. Most strings have none. */
 const ESCAPE = /%(?:2[5d]|3\d|[46][1-9a-f]|[57][\da]|5f)/i;
 
 /** Decodes these characters in one pass, even if they are encoded several times. */
@@ -151,7 +153,7 @@ export interface Secret extends Bounds {
   readonly name: string;
   readonly createdAt: number;
   readonly expiresAt?: number | undefined;
-  /** The parts that cannot be read, for example after an edit by hand. */
+  /** The parts that cannot be read, for example after a manual edit. */
   readonly unreadable?: readonly UnreadablePart[] | undefined;
 }
 

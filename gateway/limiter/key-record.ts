@@ -184,9 +184,9 @@ export const FRESH: KeyState = {
 /** A key as operators see it, with the results of its decisions. */
 export interface KeyEntry extends KeyState {
   readonly id: string;
-  /** False if the data allows no decision, for example after an edit by hand. */
+  /** False if the data allows no decision, for example after a manual edit. */
   readonly isReadable: boolean;
-  /** Invalid values, for example after an edit by hand. The last good ones are in force. */
+  /** Invalid values, for example after a manual edit. The last good ones are in force. */
   readonly rejected?: readonly { readonly field: string; readonly value: string; readonly kept: string | undefined }[];
   /** Set for a revoked key: only its name, plan and usage are left. */
   readonly isRevoked?: boolean;

@@ -25,7 +25,7 @@ export function parseNetwork(text: string): string | undefined {
 
 const NETWORK = /^([46]:[\da-f]*)\/(0|[1-9]\d{0,2})$/;
 
-/** Whether a text, possibly typed by hand, is a network. A malformed network contains no address. */
+/** Whether a string, possibly typed by hand, is a network. A malformed network contains no address. */
 export function isNetwork(text: string): boolean {
   const [, digits = '', bits] = NETWORK.exec(text) ?? [];
   const most = digits.startsWith('4') ? 32 : 128;
@@ -36,7 +36,7 @@ export function isNetwork(text: string): boolean {
   );
 }
 
-/** The network in CIDR notation. Returns a text that is not a network unchanged. */
+/** The network in CIDR notation. Returns a string that is not a network unchanged. */
 export function describeNetwork(network: string): string {
   if (!isNetwork(network)) return network;
   const [digits = '', bits] = network.split('/');

@@ -13,7 +13,7 @@ const MAX_REFUSED = 20_000;
 /** `exhausted`: the address has used up its allowance. `crowded`: too many of its requests are waiting. */
 type Turn = 'entered' | 'exhausted' | 'crowded';
 
-/** Requests of one address that may wait for a turn. */
+/** The maximum number of requests from one address that may wait for a turn. */
 const MAX_WAITING = 1_000;
 
 /**
@@ -44,7 +44,10 @@ export class Newcomers {
     return this.#clients.hasChangedSince(credential.id, refused.askedAt) ? undefined : refused.verdict;
   }
 
-  /** Takes a turn, now or later. After `entered`, call `leave` once the decision is made and paid for. */
+  /**
+   * Requests permission for one decision, which may have to wait. If the result is `entered`, call `leave` once the
+   * decision has been made and charged to the address.
+   */
   enter(address: string): Turn | Promise<Turn> {
     const left = this.#left(address);
     if (left < 1) return this.#refuse(address);
@@ -83,7 +86,7 @@ export class Newcomers {
     return promise.then(() => this.enter(address));
   }
 
-  /** Wakes one request. That request wakes the next one when it leaves or is refused. */
+  /** Wakes one request. That request wakes the next one when it calls `leave` or is refused. */
   #wake(address: string): void {
     const waiting = this.#waiting.get(address);
     waiting?.shift()?.();

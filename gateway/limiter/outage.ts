@@ -26,7 +26,7 @@ interface OutageOptions {
 }
 
 /**
- * A limiter that survives an outage of Redis. A slow Redis is not an outage: a decision waits for its reply up to the
+ * A limiter that survives a Redis outage. A slow Redis is not an outage: a decision waits for its reply up to the
  * deadline. Redis is unavailable once its connection is lost, it replies with an error, or a call misses the deadline.
  * Verified keys are then decided locally, and all others are refused with Retry-After, until Redis answers a probe in
  * time.
@@ -69,7 +69,7 @@ export function surviveOutages(
       answered(verdict: Verdict) {
         if (!question.isOpen) return onLate(credential, verdict, askedAt);
         question.isOpen = false;
-        // Unreadable data is neither a fault of Redis nor a verdict on the key.
+        // Unreadable data is neither a Redis fault nor a verdict on the key.
         if (verdict.outcome !== 'undecided') resolve(verdict);
         else resolve(decideHere(credential, true).then(withoutData, () => verdict));
       },
@@ -293,7 +293,7 @@ interface Deadline {
   readonly onPart: () => void;
 }
 
-/** The running deadlines by their length. Deadlines of one length share a timer, which ends when none is left. */
+/** The running deadlines by their length. Deadlines of one length share a timer, which stops when none is left. */
 const RUNNING = new Map<number, Deadline[]>();
 
 /**

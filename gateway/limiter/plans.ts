@@ -48,7 +48,7 @@ export const PLAN_FIELDS = {
   },
   ban_after: {
     label: 'Ban after strikes',
-    help: 'maximum number of strikes of a key. Each refused request adds one; they expire at eight times the rate of the minute limit',
+    help: 'maximum number of strikes per key. Each refused request adds one; they expire at eight times the rate of the minute limit',
     absent: '5 × minute',
   },
   ban_grace_seconds: {
@@ -125,7 +125,7 @@ export function rangeOf(field: PlanField, write: (value: number) => string = Str
     : `one of ${options.join(', ')}`;
 }
 
-/** @returns the value that a text stands for; undefined if it is invalid */
+/** @returns the value that a string stands for; undefined if it is invalid */
 export function parseField(field: PlanField, text: string): number | string | undefined {
   const { options, least, most } = ruleOf(field);
   if (options !== undefined) return options.find((option) => option === text);
@@ -162,7 +162,7 @@ export const STORED_FIELDS: readonly string[] = PLAN_NAMES.flatMap((plan) =>
   fieldsOf(plan).map((field) => `${plan}.${field}`),
 );
 
-/** The stored text of a name, or else its default. */
+/** The stored value of a name, or else its default. */
 export function storedValue(stored: StoredPlans, name: string): string | undefined {
   if (stored[name] !== undefined || !STORED_FIELDS.includes(name)) return stored[name];
   return firstOption(fieldIn(name)) ?? defaultOf(name)?.toString();
@@ -172,7 +172,7 @@ export function storedValue(stored: StoredPlans, name: string): string | undefin
 const defaultOf = (name: string): number | undefined =>
   mayBeAbsent(fieldIn(name)) ? ruleOf(fieldIn(name)).defaults?.[planIn(name)] : undefined;
 
-/** Whether a stored text is valid. A missing text is valid for a name that may be absent. */
+/** Whether a stored value is valid. A missing value is valid for a name that may be absent. */
 export const isUsable = (name: string, text: string | undefined): boolean =>
   STORED_FIELDS.includes(name) &&
   (text === undefined ? mayBeAbsent(fieldIn(name)) : parseField(fieldIn(name), text) !== undefined);

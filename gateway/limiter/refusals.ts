@@ -43,7 +43,7 @@ const FORGOTTEN = 8;
 const HELD = 5;
 /**
  * If a limit is lowered by a factor of up to nine, clients that wait collect no strikes. A ninth of their requests is
- * admitted, and the strikes of the others are forgotten as fast as they are added. This factor is smaller, because a
+ * admitted, and the strikes of the others are forgotten as fast as they are added. LOWERED is less than nine, because a
  * limit can be lowered again while clients wait.
  */
 const LOWERED = 2;

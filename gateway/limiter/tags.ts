@@ -1,5 +1,5 @@
 /**
- * Tags of keys, by which operators group customers. Their text is `customer=acme, env=prod`, sorted by name; the
+ * Key tags, by which operators group customers. They are written as `customer=acme, env=prod`, sorted by name; the
  * stores, the audit log, the command line and files use it.
  */
 
@@ -8,17 +8,17 @@ export type Tags = Readonly<Record<string, string>>;
 export const MAX_TAGS = 10;
 
 const NAME = '[A-Za-z0-9][A-Za-z0-9_.-]{0,63}';
-/** How the next tag in a text begins. */
+/** How the next tag in a string begins. */
 const NEXT = `,\\s*${NAME}[=:]`;
 
 export const TAG_NAME = new RegExp(`^${NAME}$`);
 export const TAG_NAME_RULE = 'at most 64 letters, digits, _, . and -, and begins with a letter or digit';
-/** A value must not look like the next tag, so that texts and filters can be parsed. */
+/** A value must not look like the next tag, so that lists of tags and filters can be parsed. */
 export const TAG_VALUE = new RegExp(`^(?=[^\\p{Cc}\\p{Cs}\\p{Zl}\\p{Zp}]{1,64}$)(?!.*${NEXT})\\S(?:.*\\S)?$`, 'u');
 export const TAG_VALUE_RULE = '1 to 64 characters, without control characters, spaces at its ends, or “, name=”';
 const BETWEEN = new RegExp(`(?=${NEXT}),\\s*`);
 
-/** Undefined for an invalid text. */
+/** Undefined for an invalid string. */
 export function readTags(text: string): Tags | undefined {
   const pairs = text.trim() === '' ? [] : splitTags(text);
   if (pairs.length > MAX_TAGS || pairs.includes(undefined)) return undefined;
@@ -33,11 +33,11 @@ export const writeTags = (tags: Tags = {}): string | undefined =>
     .sort()
     .join(', ') || undefined;
 
-/** The tags in a text, with undefined in place of each invalid one. */
+/** The tags in a string, with undefined in place of each invalid one. */
 export const splitTags = (text: string): ReturnType<typeof splitTag>[] =>
   text.split(BETWEEN).map((pair) => splitTag(pair.trim()));
 
-/** Splits `customer=acme` or, as in queries, `customer:acme`. Undefined if the text is not a tag. */
+/** Splits `customer=acme` or, as in queries, `customer:acme`. Undefined if the string is not a tag. */
 export function splitTag(text: string): [name: string, value: string] | undefined {
   const at = text.search(/[=:]/);
   const [name, value] = [text.slice(0, Math.max(0, at)), text.slice(at + 1)];

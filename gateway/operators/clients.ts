@@ -171,7 +171,7 @@ export const isZoneUnknown = (): boolean =>
 
 const TIME = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
 
-/** Splits a text at the UTC times in it, and formats these with `show`. */
+/** Splits a string at the UTC times in it, and formats these with `show`. */
 export const withTimes = <T>(text: string, show: (time: string) => T): (T | string)[] =>
   text.split(TIME).map((part) => (TIME.test(part) ? show(part) : part));
 

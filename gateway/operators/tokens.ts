@@ -6,7 +6,7 @@ import { SettingsError, token as tokenForm } from '../../shared/process/env.ts';
 import { randomText, redact, redactApiKeys } from '../limiter/credential.ts';
 
 /**
- * Named tokens of operators: `op_<id>_<secret>`. The id is public and may appear in logs. The secret is 256 bits from a
+ * Operators' named tokens: `op_<id>_<secret>`. The id is public and may appear in logs. The secret is 256 bits from a
  * CSPRNG. Only the digest of the whole token is stored.
  */
 
@@ -23,7 +23,7 @@ export function createAccessToken(): { readonly id: string; readonly token: stri
   return { id, token, digest: digestOf(token).toString('hex') };
 }
 
-/** The id of a well-formed token; undefined for any other text, so that a malformed token costs no lookup. */
+/** The id of a well-formed token; undefined for any other string, so that a malformed token costs no lookup. */
 export const accessTokenId = (token: string): string | undefined => TOKEN.exec(token)?.[1];
 
 /**
@@ -35,7 +35,7 @@ export function hasDigest(token: string, digest: string): boolean {
   return token !== '' && expected.length === found.length && timingSafeEqual(expected, found);
 }
 
-/** Shortens every API key and every token in a text to its public part. */
+/** Shortens every API key and every token in a string to its public part. */
 export const redactSecrets = (text: string): string => redact(redactApiKeys(text), TOKEN_IN_TEXT, DECODED_TOKEN);
 
 const digestOf = (token: string): Buffer => hash('sha256', token, 'buffer');

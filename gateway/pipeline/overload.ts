@@ -97,7 +97,7 @@ export class Slot {
     return true;
   }
 
-  /** Takes capacity for an unverified request from an address. */
+  /** Takes capacity for an unverified request that came from an address. */
   takeUnverified(address: string): boolean {
     return this.take(this.#shedder.address(address));
   }

@@ -97,7 +97,7 @@ export class OwnAnswers {
   /** Answers with the limit status of a key. This takes no token and does not count as a decision. */
   async #limits(request: CanonicalRequest, exchange: Exchange): Promise<OwnAnswer> {
     const credential = authenticate(request.authorization, { scope: undefined, address: exchange.clientAddress });
-    // Set before the charge, so that a refusal of the address is recorded under the key.
+    // Set before the charge, so that a refusal by the address limit is recorded under the key.
     exchange.credential = credential;
     this.#charge(exchange);
     exchange.route = LIMITS_ROUTE;
@@ -240,7 +240,7 @@ const costOf = (file: ReferenceFile, headers: IncomingHttpHeaders): number =>
   isCurrent(headers['if-none-match'], file.etag) ? 1 : file.cost;
 
 /**
- * Answers with a file of the reference. No key is needed, because the address's allowance pays.
+ * Answers with a reference file. No key is needed, because the address's allowance pays.
  * @throws {HttpError} 429, 405 or 400
  */
 async function answerWithFile(

@@ -145,7 +145,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
   }
 
   async function fail(exchange: Exchange, error: HttpError): Promise<void> {
-    // A refusal before the decision counts against the address; a fault of the gateway or the core does not.
+    // A refusal before the decision counts against the address; a gateway or core fault does not.
     if (exchange.limitStatus === undefined) {
       if (error.status < 500) allowance.consume(exchange.network);
       exchange.addressStatus = allowance.peek(exchange.network);

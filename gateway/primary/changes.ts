@@ -30,7 +30,7 @@ export function actOn(changed: Changed, clients: Clients, planCache: PlanCache |
 }
 
 /**
- * The storage of operators, which acknowledges a change once every worker of this gateway acts on it.
+ * The operators' storage, which acknowledges a change once every worker of this gateway acts on it.
  * @param announce resolves when no worker acts on older data
  * @param begin makes sure that there are plans: a store that contains a key is no longer empty, and would not get the
  *   built-in ones

@@ -97,7 +97,7 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
     setImmediate(() => {
       const items = this.#outgoing;
       this.#outgoing = [];
-      // If a message cannot be sent, the other process has ended, and its end is handled elsewhere.
+      // If a message cannot be sent, the other process has exited, and its exit is handled elsewhere.
       if (this.#isConnected) this.#peer.send?.({ items }, () => {});
     });
   }
@@ -145,9 +145,9 @@ export interface AskedOfPrimary {
   readonly start: readonly [undefined, StartOrder];
   /** Sent at intervals, so that a crash loses few counts. Undefined while there is nothing to count. */
   readonly report: readonly [WorkerReport | undefined, undefined];
-  /** A key that a decision of Redis has banned. */
+  /** A key that a Redis decision has banned. */
   readonly banned: readonly [{ readonly id: string; readonly known: KnownKey }, undefined];
-  /** An event of a key, for WEBHOOK_URL. The primary keeps it if the worker ends. */
+  /** A key event for WEBHOOK_URL. The primary keeps it if the worker exits. */
   readonly happened: readonly [Happening, undefined];
   /** A local decision, because Redis is unavailable. Undefined if no worker knows the key. */
   readonly decide: readonly [LocalQuestion, Verdict | undefined];

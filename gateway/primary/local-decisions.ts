@@ -22,8 +22,8 @@ type Worker = Pick<Channel<AskedOfWorker, AskedOfPrimary>, 'ask'>;
 
 /**
  * Local decisions for all workers of a machine, made in their primary: a key has one allowance, and a key known to one
- * worker is known to all, replacements included. For each key in question, every worker reports the last decision of
- * Redis. This is repeated after 100 ms, and when a worker has newer data than the primary. At the beginning of an
+ * worker is known to all, replacements included. For each key in question, every worker reports Redis' last decision on
+ * it. The reports are repeated after 100 ms, and when a worker has newer data than the primary. At the beginning of an
  * outage, and before it is replaced, a worker also reports all its keys, because it may be the only one that knows
  * them.
  */

@@ -44,7 +44,7 @@ export async function startPrimary(
   const port = settings.PORT === 0 ? await tryPort(settings.HOST, 0, 'PORT') : settings.PORT;
   await endLeftBehind(port, logger);
   // These checks run before a worker is serving. A PORT in use does not abort the start by itself, because the process
-  // that uses it may be about to end.
+  // that uses it may be about to exit.
   const tried = await Promise.allSettled([
     tryPort(settings.HOST, port, 'PORT'),
     tryPort(settings.ADMIN_HOST, settings.ADMIN_PORT, 'ADMIN_PORT'),
@@ -65,7 +65,7 @@ export async function startPrimary(
     logger,
     onCrash: () => crashes.add(),
     onReplaced: ({ channel }) => void (owner === undefined && levels.takeOver(channel)),
-    // Every connection has ended by then, because it is used once more or becomes idle, both with a time limit.
+    // Every connection has closed by then, because it is used once more or becomes idle, both with a time limit.
     replacedMs: LONGEST_USE_MS + settings.CORE_TIMEOUT_MS,
     launch(number, reason) {
       const worker: WorkerProcess = new WorkerProcess(number, port, filesInsteadOfBad(), {
@@ -74,7 +74,7 @@ export async function startPrimary(
           hasLoaded ||= report?.isLoaded ?? false;
         },
         banned({ id, known }): undefined {
-          // The worker may end before it is asked for its keys.
+          // The worker may exit before it is asked for its keys.
           clients.takeOver(id, known, known.lastReply.at);
           void opened.promise.then((backend) => backend.noteBan(id));
         },
@@ -94,7 +94,8 @@ export async function startPrimary(
     levels.watch((!isReadable && !isMissing) || workers.isLocal);
   };
   if (owner === undefined) every(WATCH_MS, watch);
-  // Saves the code that this process has compiled, so that workers can load it on a first start. Repeated below.
+  // Saves the code that this process has compiled, so that workers can load it on a first start. `openOperators` does
+  // so again.
   flushCompileCache();
   begun.resolve(workers);
 

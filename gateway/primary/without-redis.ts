@@ -12,7 +12,7 @@ const FAULTS = { 'not made': NotMade, unknown: Unknown, unavailable: Unavailable
 
 const METHODS = ['now', 'read', 'readMany', 'isEmpty', 'countKeys', 'listKeys', 'unlistedKeys', 'relistKeys', 'tail'];
 
-/** The storage of a worker without Redis. Only the primary has it open, so a call can wait for a commit there. */
+/** The storage for a worker without Redis. Only the primary has it open, so a call can wait for a commit there. */
 export function storageOfPrimary(primary: Channel<AskedOfPrimary, AskedOfWorker>): Storage & KeySource {
   async function call(method: string, ...args: readonly unknown[]): Promise<unknown> {
     const answer = await primary.ask('call', { method: method as keyof Storage, args });

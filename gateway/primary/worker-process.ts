@@ -56,11 +56,11 @@ cluster.schedulingPolicy = cluster.SCHED_NONE;
 export class WorkerProcess {
   /** Its number among the workers. Its replacement has the same number. */
   readonly number: number;
-  /** The address for clients, once the worker is serving. Rejects with the worker's error if it ends before that. */
+  /** The address for clients, once the worker is serving. Rejects with the worker's error if it exits before that. */
   readonly serving: Promise<string>;
   readonly ended: Promise<WorkerEnd>;
   readonly channel: Channel<AskedOfWorker, AskedOfPrimary>;
-  /** The last report, which stays after the process has ended. */
+  /** The last report, which stays after the process has exited. */
   report: WorkerReport | undefined;
   isStopping = false;
   /** Whether the worker has asked for a key, and may hold one. */
@@ -97,7 +97,7 @@ export class WorkerProcess {
     this.#worker.once('listening', () => {
       this.#listens = true;
     });
-    // If a message or signal fails, the process has ended, and its end is handled elsewhere.
+    // If a message or signal fails, the process has exited, and its exit is handled elsewhere.
     this.#worker.on('error', () => {});
     this.#worker.on('message', (message: Partial<FilesMessage>) => {
       if (files !== undefined && message?.files === 'please')
@@ -187,7 +187,7 @@ export class WorkerProcess {
   ): Promise<void> {
     const withinMs = this.#serves ? CONFIRMS_WITHIN_MS : CONFIRMS_AT_START_WITHIN_MS;
     if ((await this.channel.insist(name, question, withinMs)) === true) return;
-    // A disconnected worker ends by itself. If it misses several changes, one message is enough.
+    // A disconnected worker exits by itself. If it misses several changes, one message is enough.
     if (this.#worker.isConnected() && !this.#isKilled) this.#stderr.add(complaint);
     this.kill();
     await this.ended;
@@ -197,7 +197,7 @@ export class WorkerProcess {
     const { promise: served, resolve, reject } = Promise.withResolvers<string>();
     this.#worker.on('message', ({ gateway }: { gateway?: string }) => gateway !== undefined && resolve(gateway));
     void this.ended.then(({ code, signal, said }) =>
-      reject(new Error(said || `A worker ended before it was ready: ${signal ?? `exit status ${code}`}.`)),
+      reject(new Error(said || `A worker exited before it was ready: ${signal ?? `exit status ${code}`}.`)),
     );
     const address = await served;
     this.#serves = true;
@@ -244,7 +244,7 @@ function endOf(child: ChildProcess, said: () => string): Promise<WorkerEnd> {
 }
 
 /**
- * Finds workers whose primary died. They end by themselves unless they hang; a hanging worker might keep the port
+ * Finds workers whose primary died. They exit by themselves unless they hang; a hanging worker might keep the port
  * forever. A worker carries the process id of its primary in its environment. The kernel keeps the environment as it
  * was at the start (proc_pid_environ(5)), so nothing is written to disk, and no other process is mistaken for a worker.
  */
@@ -252,7 +252,7 @@ function endOf(child: ChildProcess, said: () => string): Promise<WorkerEnd> {
 const MARK = 'GATEWAY_WORKER_OF';
 
 /**
- * How long workers may take to close the port, and to end, after their primary has died. Any that take longer are
+ * How long workers may take to close the port, and to exit, after their primary has died. Any that take longer are
  * hanging.
  */
 const CLOSED_WITHIN_MS = 1_000;
@@ -271,7 +271,7 @@ export async function endLeftBehind(port: number, logger: Logger): Promise<void>
   }
   kill(listeners(), logger);
   // The socket may be on its way to a worker that hung at its start. Then no process has the socket, and it closes when
-  // that worker ends.
+  // that worker exits.
   while (left().length > 0 && socketsAt(port, 'self').length > 0) await sleep(LOOK_EVERY_MS);
 }
 
@@ -320,7 +320,7 @@ const text = (pid: number | 'self', file: string): string =>
   attempt(() => readFileSync(`/proc/${pid}/${file}`, 'latin1'), '');
 const link = (path: string): string => attempt(() => readlinkSync(`/proc/${path}`), '');
 
-/** The process may end meanwhile or belong to another user, and not every system has /proc. */
+/** The process may exit meanwhile or belong to another user, and not every system has /proc. */
 function attempt<T>(act: () => T, otherwise: T): T {
   try {
     return act();

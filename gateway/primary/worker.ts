@@ -105,8 +105,8 @@ export async function startWorker(
     redis: backend.redis(),
   });
   void backend.loaded.then(reportNow);
-  // By default, node:cluster ends a worker at once when its primary is gone. With this flag, a worker that is serving
-  // finishes its requests first; one that is still starting ends at once.
+  // By default, node:cluster kills a worker at once when its primary is gone. With this flag, a worker that is serving
+  // finishes its requests first; one that is still starting exits at once.
   if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true;
   return {
     // Waits, so that the primary learns that the plans are loaded before it learns that this worker is serving.

@@ -50,7 +50,7 @@ export class Workers {
       .map(({ channel }) => channel);
   }
 
-  /** All workers that have not ended, whether starting, serving or stopping. */
+  /** All workers that have not exited, whether starting, serving or stopping. */
   all(): WorkerProcess[] {
     return this.#slots.flatMap(({ processes }) => [...processes]);
   }
@@ -75,7 +75,7 @@ export class Workers {
   }
 
   /**
-   * A rolling restart: each slot in turn gets a new process, and the old one ends once the new one is serving. A call
+   * A rolling restart: each slot in turn gets a new process, and the old one exits once the new one is serving. A call
    * during a restart starts another restart afterwards.
    */
   renew(): void {
@@ -100,7 +100,7 @@ export class Workers {
     for (const slot of this.#slots) slot.kill();
   }
 
-  /** The sum of all counts since the start, including those of ended workers. */
+  /** The sum of all counts since the start, including those of workers that have exited. */
   counted(): Family[] {
     return sumOf(this.#slots.map((slot) => slot.counted()));
   }
@@ -156,30 +156,30 @@ interface SlotOptions {
   launch(number: number, reason: Reason): WorkerProcess;
   /** How long a replaced worker may keep its connections. Other workers accept new ones meanwhile. */
   readonly replacedMs: number;
-  /** Called for every worker that ends unexpectedly. */
+  /** Called for every worker that exits unexpectedly. */
   onCrash(): void;
   /** Called with a worker that has been replaced, before it is stopped. */
   onReplaced(worker: WorkerProcess): void;
 }
 
-/** The slot of one worker. When its process ends, another one replaces it. */
+/** The slot of one worker. When its process exits, another one replaces it. */
 class Slot {
   readonly #number: number;
   readonly #options: SlotOptions;
   readonly #hasBegun: () => boolean;
   #waitMs = 0;
   #hasExited = false;
-  /** All processes of this slot that have not ended: the serving one, and those that are starting or stopping. */
+  /** All processes in this slot that have not exited: the serving one, and those that are starting or stopping. */
   readonly processes = new Set<WorkerProcess>();
   /** The process that serves. */
   current: WorkerProcess | undefined;
-  /** The counts of ended processes, so that totals never fall. */
+  /** The counts of processes that have exited, so that totals never fall. */
   #past: readonly Family[] = [];
-  /** When the current process began to serve, or when the last one ended. */
+  /** When the current process began to serve, or when the last one exited. */
   #changedAt = new Date();
   #stopping = new AbortController();
 
-  /** @param hasBegun whether a worker of any slot has been serving */
+  /** @param hasBegun whether a worker in any slot has ever served clients */
   constructor(number: number, options: SlotOptions, hasBegun: () => boolean) {
     this.#number = number;
     this.#options = options;
@@ -202,7 +202,7 @@ class Slot {
   }
 
   /**
-   * Starts a worker. Once it is serving, its predecessor finishes its requests and ends.
+   * Starts a worker. Once it is serving, its predecessor finishes its requests and exits.
    * @returns the address of the new worker
    * @throws the error of a new worker that cannot start; its predecessor then stays
    */

@@ -58,7 +58,7 @@ const SAFETY = safetyHeaders("img-src 'self'");
 
 const gzipped = promisify(gzip);
 
-/** A file of the reference, as an operation that the gateway answers itself. */
+/** A reference file, as an operation that the gateway answers itself. */
 function referenceFile(path: string, status: number, body: Buffer, keep: string, headers: readonly string[]) {
   const etag = etagOf(body);
   const version = `v=${etag.slice('W/"'.length, -1)}`;

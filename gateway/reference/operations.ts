@@ -160,7 +160,7 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
         'query',
         'refusals',
         { type: 'boolean', default: false, examples: [true] },
-        'Adds the last refused requests of the key. This takes longer, because all gateways are queried.',
+        'Adds the last refused requests with the key. This takes longer, because all gateways are queried.',
       ),
       ...EVERY,
     ],

@@ -151,8 +151,8 @@ const ban = objectOf('The current ban.', BAN, {
 
 const refusals: Schema = {
   description:
-    'The last requests of the key that were refused because of its limits, a ban or its scope, the newest first, as far ' +
-    'as the gateways remember them. Null if they cannot be read now. Present only with `refusals=true`.',
+    'The last requests with the key that were refused because of its limits, a ban or its scope, the newest first, ' +
+    'as far as the gateways remember them. Null if they cannot be read now. Present only with `refusals=true`.',
   type: ['array', 'null'],
   maxItems: REFUSALS_SHOWN,
   items: objectOf('A refused request.', REFUSAL, {

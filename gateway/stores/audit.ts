@@ -108,7 +108,7 @@ export const auditEntries = (...entries: readonly (Activity | undefined)[]): Log
     .map((entry) => ({ log: 'audit', fields: withChanges({}, { ...entry, changes: JSON.stringify(entry.changes) }) }));
 
 /**
- * The storage of operators, with a log line for each audit entry. The line is written as soon as the change is made,
+ * The operators' storage, with a log line for each audit entry. The line is written as soon as the change is made,
  * whether or not the change is acknowledged.
  */
 export function logged(storage: Storage, logger: Logger): Storage {
@@ -138,7 +138,7 @@ export function logged(storage: Storage, logger: Logger): Storage {
   return withOwn(storage, { change });
 }
 
-/** Changes of these fields do not affect decisions. `secret` says which secret changed. */
+/** Changes to these fields do not affect decisions. `secret` says which secret changed. */
 const WITHOUT_EFFECT = ['name', 'tags', 'secret'];
 
 /** Whether the change that an entry records can affect decisions. A new key or secret has no effect on the others. */
@@ -149,7 +149,7 @@ export function concernsDecisions({ action, changes }: Fields): boolean {
   return changed.length === 0 || changed.some(({ field }) => !WITHOUT_EFFECT.includes(field));
 }
 
-/** Undefined for a text that is not valid JSON of this schema, for example after an edit by hand. */
+/** Undefined for a string that is not valid JSON of this schema, for example after a manual edit. */
 export function readJson<T>(schema: z.ZodType<T>, text = ''): T | undefined {
   try {
     return schema.parse(JSON.parse(text));

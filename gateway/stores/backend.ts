@@ -45,11 +45,11 @@ export interface Backend {
   redis(): RedisState | undefined;
   /** Metrics of the calls for decisions. */
   counted(): Family[];
-  /** The share of its memory that each node of Redis uses, 0 to 1. Nodes that do not answer are left out. */
+  /** The share of its memory that each Redis node uses, 0 to 1. Nodes that do not answer are left out. */
   memoryUsed(): Promise<[node: string, share: number][]>;
   /**
    * The other gateways on the same store, after `operatorsStorage` was called; undefined if there can be none.
-   * @param answer answers the question of another gateway
+   * @param answer answers another gateway's question
    */
   peers?(answer: (content: unknown) => Promise<unknown>): Peers;
   check(): Promise<CheckResult[]>;

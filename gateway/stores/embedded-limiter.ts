@@ -137,7 +137,7 @@ export class EmbeddedLimiter implements Limiter {
     const { verdict, state } = this.#decided(held, credential, true);
     if (state !== undefined) this.#keep(held, state);
     if (verdict.outcome === 'banned' && held.ban !== undefined && !(await held.ban))
-      throw new StoreUnavailable('The ban of the key could not be stored.');
+      throw new StoreUnavailable('The ban on the key could not be stored.');
     return verdict;
   }
 

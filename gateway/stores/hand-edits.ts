@@ -29,7 +29,7 @@ const USUAL = {
 };
 
 /**
- * Records manual edits of plans, and of the records, secrets and bans of keys (including deleted keys), in the audit
+ * Records manual edits to plans, and to the records, secrets and bans of keys (including deleted keys), in the audit
  * log. Each gateway reads a few keys a second, starting at a random key, so more gateways find an edit sooner. An edit
  * is accepted and recorded in one step, so it is recorded only once. This function also writes a missing plan table
  * back. It runs until the signal is aborted. While the store is unavailable, it finds nothing.
@@ -151,7 +151,7 @@ export const seenOf = (hash: Fields): FieldChanges => ({
   ...Object.fromEntries([...KEPT_FIELDS, REJECTED, ...BAN_FIELDS].map((field) => [field, hash[field]])),
 });
 
-/** The audit entry of an edit by hand, whose actor is unknown. */
+/** The audit entry of a manual edit, whose actor is unknown. */
 const byHand = (
   action: Activity['action'],
   target: string,

@@ -54,7 +54,7 @@ type Editable = keyof typeof CHECKS;
 const EDITABLE = Object.keys(CHECKS) as Editable[];
 
 /**
- * The editable fields as a gateway last left them, and a digest of the secrets. A difference shows an edit by hand.
+ * The editable fields as a gateway last left them, and a digest of the secrets. A difference shows a manual edit.
  * decide.lua also uses these copies in place of bad values. The digest also reveals concurrent changes to the secrets.
  */
 const KEPT = 'ok_';
@@ -339,5 +339,5 @@ export const line = (maxCharacters: number) =>
 /** The name of a key or a secret, whether it is issued, typed by hand or restored. */
 export const keyName = line(MAX_KEY_NAME_LENGTH);
 
-/** Whether a text can be the name of a key or a secret. */
+/** Whether a string can be the name of a key or a secret. */
 const isName = (text: string): boolean => keyName.safeParse(text).success;

@@ -108,7 +108,7 @@ const readCount = (text = ''): number => (/^\d{1,15}$/.test(text) ? Number(text)
 const LEFT = /^(\S+) (-?\d+\.?\d*\/?\d*) (-?\d+\.?\d*\/?\d*)$/;
 const LONGEST_LEFT = 100;
 
-/** If the text is missing or unreadable, both buckets are full. */
+/** If the string is missing or unreadable, both buckets are full. */
 function readLeft(text = ''): Pick<KeyState, 'asOf' | 'minute' | 'day'> {
   const [, time, minute, day] = (text.length <= LONGEST_LEFT && LEFT.exec(text)) || [];
   return { asOf: readTime(time), minute: readStoredLevel(minute, MINUTE), day: readStoredLevel(day, DAY) };
@@ -136,7 +136,7 @@ function readStoredLevel(text: string | undefined, window: number): StoredLevel 
 const writeMarks = (marks: readonly Mark[]): string | undefined =>
   marks.map(({ at, admitted, refused }) => `${at}:${admitted}:${refused}`).join(' ') || undefined;
 
-/** A single mark is not stored, but follows from `asOf`. Skips malformed marks, for example after an edit by hand. */
+/** A single mark is not stored, but follows from `asOf`. Skips malformed marks, for example after a manual edit. */
 function readMarks(text: string | undefined, asOf: number | undefined, unit: number): Mark[] {
   if (text === undefined) return asOf === undefined ? [] : [{ at: Math.floor(asOf / unit), admitted: 0, refused: 0 }];
   const marks = text.matchAll(/(?<!\S)(\d{1,8}):(\d{1,16}):(\d{1,16})(?!\S)/g);

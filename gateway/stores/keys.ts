@@ -41,7 +41,7 @@ const CHECKED_AT_ONCE = 5_000;
 const key = (id: string): RecordName => `key:${id}`;
 const revoked = (id: string): RecordName => `revoked:${id}`;
 
-/** The key's data is malformed, for example after an edit by hand. */
+/** The key's data is malformed, for example after a manual edit. */
 export class Unreadable extends Conflict {
   constructor() {
     super("The key's data cannot be read. Fix it by hand, or revoke the key.");
@@ -150,7 +150,7 @@ export class Keys {
       const { record } = before;
       const made = make(record, before);
       const { record: changes = {}, ban, activity } = made;
-      // Records edits by hand first, because this change would hide them.
+      // Records manual edits first, because this change would hide them.
       const byHand = handEditsOf(id, stored, Date.now() * 1_000);
       const now = ban === undefined || ban === 'lift' ? 0 : await this.now();
       const written = { ...writeRecord(changes, record.secrets, stored), ...writeBan(ban, stored, now) };
@@ -247,7 +247,7 @@ export class Keys {
   relist = () => this.#storage.relistKeys();
 
   /**
-   * Claims an event of a key for a day (UTC, days since 1970). Writes nothing for a key that does not exist.
+   * Claims a key event for a day (UTC, days since 1970). Writes nothing for a key that does not exist.
    * @param claimant the name of one attempt to report the event, without spaces: a retry gets the same answer
    * @returns whether the caller must report the event: false if another claimant reports it, or the key does not exist
    */
@@ -304,7 +304,7 @@ export const NO_FACTS =
   "The usage of this API key cannot be read: the gateway's store does not answer. Retry after the time in Retry-After.";
 
 /**
- * Reads the facts of keys, and remembers the last ones for outages. Call the result only after the secret has been
+ * Reads the facts about keys, and remembers the last ones for outages. Call the result only after the secret has been
  * verified. It returns undefined for a key that is gone, and throws {StoreUnavailable} if the store does not answer and
  * no facts are remembered.
  */

@@ -99,7 +99,7 @@ export type MakeChanges = (before: StoredPlans, untouched: readonly string[]) =>
 
 /**
  * The plan table, which people edit: `HSET gateway:plans free.minute 120`. `plans:kept` holds the table as a gateway
- * last left it. A difference shows an edit by hand, and a deleted table is written back from there.
+ * last left it. A difference shows a manual edit, and a deleted table is written back from there.
  */
 export class Plans {
   readonly #storage: Storage;
@@ -172,7 +172,7 @@ export class Plans {
       if (Object.keys(changes).length === 0) return undefined;
       if (table === undefined && !isWhole(changes)) throw new Conflict(NO_TABLE);
       const last = lastOf(kept, about.last);
-      // Records edits by hand first, because this change would hide them.
+      // Records manual edits first, because this change would hide them.
       const byHand = editsIn(before, last);
       const after = { ...before, ...changes };
       const change = changeFrom(before, after, about);
@@ -193,7 +193,7 @@ export class Plans {
   }
 
   /**
-   * Records edits by hand, once across all gateways. Writes the kept copy again if it was lost.
+   * Records manual edits, once across all gateways. Writes the kept copy again if it was lost.
    * @param lastGood the table in force, if it is known
    */
   async acceptEdit(lastGood?: StoredPlans): Promise<void> {
@@ -248,7 +248,7 @@ function untouchedIn(table: StoredPlans, kept: StoredPlans = {}): readonly strin
   return (kept[BUILT_IN] ?? '').split(' ').filter((plan) => isPlanName(plan) && !changed.includes(plan));
 }
 
-/** The entries for the edits by hand since a gateway last saw the table. */
+/** The entries for the manual edits since a gateway last saw the table. */
 function editsIn(table: StoredPlans, last: StoredPlans | undefined): LogEntry[] {
   const about = { author: 'unknown', reason: '', action: 'by hand' } as const;
   const change = last && changeFrom(readSeen(last) ?? last, table, about);

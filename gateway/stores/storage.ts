@@ -30,7 +30,10 @@ export const withChanges = (fields: Fields, changes: FieldChanges): Fields =>
 export const keyIdOf = (record: RecordName): string | undefined =>
   record.startsWith('key:') ? record.slice('key:'.length) : undefined;
 
-/** Streams of entries. Each keeps its newest entries. Only gateways on one Redis have a log of bans by decision. */
+/**
+ * Streams of entries. Each keeps its newest entries. Only gateways that share a Redis have a log of the bans that
+ * decisions set.
+ */
 export type LogName = 'audit' | 'plan history' | 'bans';
 
 /** More bans than all gateways together set between two reads by any of them. */
@@ -41,7 +44,7 @@ export interface LogEntry {
   readonly fields: Fields;
 }
 
-/** An entry of a log. Its id is Unix time in milliseconds and a sequence number, as in a Redis stream. */
+/** A log entry. Its id is Unix time in milliseconds and a sequence number, as in a Redis stream. */
 export type LoggedEntry = readonly [id: string, fields: Fields];
 
 /** What a change requires of one record, and how it changes the record. */
@@ -102,7 +105,7 @@ export const compareCursors = (a: KeyCursor, b: KeyCursor): number =>
 /** A cursor in its form for URLs. */
 export const writeCursor = ({ createdAt, id }: KeyCursor): string => `${createdAt}-${id}`;
 
-/** Undefined if the text is not a cursor. */
+/** Undefined if the string is not a cursor. */
 export function readCursor(text: string): KeyCursor | undefined {
   const [, seconds, id = ''] = /^(-?[\d.e+-]{1,30})-(\w+)$/.exec(text) ?? [];
   const createdAt = Number(seconds);
@@ -119,7 +122,7 @@ export interface KeyListQuery {
   readonly withRevoked?: boolean;
 }
 
-/** Entries of a log after an id in the list, or the newest ones. */
+/** Log entries after an id in the list, or the newest ones. */
 export interface TailQuery {
   readonly after?: string | undefined;
   readonly count: number;
@@ -185,7 +188,7 @@ export class Unknown extends Unavailable {
   }
 }
 
-/** A change was made, but is lost if its node of Redis fails now. */
+/** A change was made, but is lost if its Redis node fails now. */
 export class Unconfirmed extends Unavailable {
   constructor() {
     const why = 'The change was made, but no replica has confirmed it.';

@@ -7,7 +7,7 @@ import { ROLES } from './words.ts';
 /** More tokens than the operators and programs of one organisation need. */
 export const MAX_TOKENS = 1_000;
 
-/** A named token of an operator. Only its digest is stored. */
+/** An operator's named token. Only its digest is stored. */
 export const OperatorToken = z.object({
   name: z.string(),
   role: z.enum(ROLES),

@@ -27,7 +27,7 @@ export type Action = keyof typeof ACTION_WORDS;
 export const ACTIONS = Object.keys(ACTION_WORDS) as [Action, ...Action[]];
 
 /**
- * 'by hand': an edit of the plan table or of a key that was not made through a gateway. 'gateway': made by a gateway
+ * 'by hand': an edit to the plan table or to a key that was not made through a gateway. 'gateway': made by a gateway
  * itself.
  */
 export const VIA_WORDS = {

@@ -65,13 +65,13 @@ export class Exchange {
   /** The limit status of the key if there is no decision: the request asked for the status, or was shed. */
   keyStatus: Decision | undefined;
   addressStatus: LimitStatus | undefined;
-  /** The ban of the key if it began after the request was admitted, while the body arrived. */
+  /** The ban on the key if it began after the request was admitted, while the body arrived. */
   laterBan: Decision | undefined;
   route: GatewayRoute | undefined;
   /** When the request was sent to the core, and when the core began to answer. */
   sentAt: number | undefined;
   answeredAt: number | undefined;
-  /** When the response was complete or the client had left. 0 before that. */
+  /** When the response was complete or the client had disconnected. 0 before that. */
   endedAt = 0;
   /** The code with which the core refused the request, if it is one of ours. */
   coreCode: string | undefined;
@@ -154,7 +154,10 @@ export class Exchange {
     return verdict !== undefined && verdict.outcome !== 'undecided' && verdict.mode === 'local' ? 'local' : undefined;
   }
 
-  /** The status of the response. If the client left first, the status of the error it would have received, or 499. */
+  /**
+   * The status of the response. If the client disconnected first, the status of the error it would have received, or
+   * 499.
+   */
   get status(): number {
     if (this.tunnel !== undefined) return SWITCHING_PROTOCOLS;
     if (this.response.writableFinished) return this.response.statusCode;
@@ -265,7 +268,7 @@ export type DecisionOutcome = (typeof DECISION_OUTCOMES)[number];
  * - `own`: the gateway answers by itself, for example with a key's limit status
  * - `invalid`: the request itself was refused
  * - `failed`: the gateway failed
- * - `left`: the client left first
+ * - `left`: the client disconnected first
  */
 export const NO_DECISION_REASONS = [
   'malformed',

@@ -36,7 +36,7 @@ const SEARCHED_AT_ONCE = 250;
 const FIRST_FAILURE = 400;
 const TOO_MANY = 429;
 
-/** A part of a longer text is copied before it is kept, because it would otherwise keep the whole text alive. */
+/** A part of a longer string is copied before it is kept, because it would otherwise keep the whole string alive. */
 const KEPT_WHOLE = 256;
 const ownText = (part: string, whole = ''): string =>
   whole.length > KEPT_WHOLE ? Buffer.from(part, 'latin1').toString('latin1') : part;
@@ -68,7 +68,9 @@ export class RecentRequests {
     if (seen.verdict?.outcome === 'admitted') this.#note(seen, 'served');
   }
 
-  /** Must be called when the response has ended or the client has left. A failure is kept longer than a success. */
+  /**
+   * Must be called when the response has ended or the client has disconnected. A failure is kept longer than a success.
+   */
   ended(seen: Exchange): void {
     const { noted, notedPlace, verdict, status } = seen;
     const isServed = status < FIRST_FAILURE && (verdict === undefined || verdict.outcome === 'admitted');
@@ -246,8 +248,8 @@ export const RequestQuery = z.object({
   after: z.string().optional(),
   limit: z.int().min(1).max(MOST_DECISIONS),
   /**
-   * Only requests of these keys that a ban refused. For each ban only the newest is reported, and `repeated` counts all
-   * others. Each process reports its own, and `limit` is ignored.
+   * Only requests with these keys that a ban refused. For each ban only the newest is reported, and `repeated` counts
+   * all others. Each process reports its own, and `limit` is ignored.
    */
   bansOf: z.array(z.string()).optional(),
   /**
@@ -284,7 +286,7 @@ export const RequestReport = z.object({
   times: z.object({ decision: milliseconds, waiting: milliseconds, core: milliseconds, sending: milliseconds }),
   address: z.string(),
   outcome: z.string(),
-  /** When requests of the key or the address are accepted again, if a limit or a ban refused this one. */
+  /** When requests with the key or from the address are accepted again, if a limit or a ban refused this one. */
   retryAt: time.optional(),
   repeated: count,
   /** The decision, if there was one on a valid key. */

@@ -267,8 +267,8 @@ interface Minute {
 }
 
 /**
- * Watches the requests of clients: their last hour by minute, and whether decisions are local. The running totals are
- * read once a minute, so that requests cost nothing extra. A restart clears the hour.
+ * Watches clients' requests: the last hour by minute, and whether decisions are local. The running totals are read once
+ * a minute, so that requests cost nothing extra. A restart clears the hour.
  */
 export class WatchedTraffic {
   readonly since = new Date();

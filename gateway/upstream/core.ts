@@ -105,7 +105,7 @@ export class Resends {
   }
 
   /**
-   * @param isOwnFault whether the read waits behind one of the same client
+   * @param isOwnFault whether the read waits behind one from the same client
    * @returns false once the budget is used up, so that slow cores do not get every request twice
    */
   take(isOwnFault: boolean): boolean {
@@ -115,7 +115,10 @@ export class Resends {
   }
 }
 
-/** How often a silent core is tested with a read or a write. Writes do so less often: they cannot be repeated. */
+/**
+ * How often a silent core is tested with a read, and how often with a write. Writes are used less often, because they
+ * cannot be repeated.
+ */
 const TRY_EVERY_MS = { read: 1_000, write: 10_000 };
 /** How often a read may be sent twice just to find out whether only one response or the whole core is slow. */
 const PROBE_EVERY_MS = 100;
@@ -131,12 +134,12 @@ export class Core {
   readonly reads = new FairShare(OWN);
   readonly writes = new FairShare(OWN);
   /**
-   * Reads share these wires. A client that has blocked others uses the slow ones once it has used up its share of own
-   * wires.
+   * The wires that reads share. A client that has blocked others uses the slow ones once it has used up its share of
+   * own wires.
    */
   readonly quick: SharedWires;
   readonly slow: SharedWires;
-  /** These get no new requests, but responses on them are still due. */
+  /** Wires that get no new requests, but on which responses are still due. */
   retired: Wire[] = [];
   ready = true;
   notReadyBecause: string | undefined;

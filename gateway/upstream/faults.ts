@@ -59,7 +59,7 @@ const isTooSlow = (cause: unknown): boolean =>
 export const FAULT_KINDS = ['broken', 'timeout', 'unreachable', 'token', 'full'] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];
 
-/** Undefined if the client left, because the core is not to blame then. */
+/** Undefined if the client disconnected, because the core is not to blame then. */
 export function faultKind(cause: unknown): FaultKind | undefined {
   if (cause instanceof ClientGone) return undefined;
   if (cause instanceof HttpError) return 'full';
@@ -78,7 +78,7 @@ export function neverArrived(cause: unknown): boolean {
 
 /**
  * Whether the connection is to blame: it broke, or did not carry a valid response. Another connection may succeed. A
- * slow core, a client that left or a wrong token would fail in the same way on any connection.
+ * slow core, a client that disconnected or a wrong token would fail in the same way on any connection.
  */
 export function isConnectionFault(cause: unknown): boolean {
   if (cause instanceof HttpError) return false;

@@ -99,7 +99,7 @@ export class Forwarder implements CallContext {
     // Requests that were already sent again have left placeholders, which are not calls.
     const behind = wire.blocked.filter((one) => one instanceof Call && one.mayBeResent) as Call[];
     if (front !== undefined && core.newestAnswered <= front.sentAt + OVERTAKEN_BY_MS) {
-      // All responses of the core may be late, not only this one. Resending one request shows which.
+      // All responses from the core may be late, not only this one. Resending one request shows which.
       const probe = behind.findLast((call) => kindOf(call) !== kindOf(front)) ?? behind.at(-1);
       if (probe !== undefined && core.mayProbe(now)) probe.resend(this.cores.other(core) ?? core, now);
       return;

@@ -203,9 +203,9 @@ export const attemptIdOf = (requestId: string): string => `${requestId}.${PROCES
 const NOT_IN_VALUES = /[^\t\x20-\x7e\x80-\xff]/;
 
 /**
- * The text of a request, head and body, one character per byte (RFC 9112 §3).
+ * A request as a string, head and body, one character per byte (RFC 9112 §3).
  * @param id the id of the attempt
- * @param host the Host of the core
+ * @param host the core's Host
  * @throws for a value that no known parser would have accepted
  */
 export function writeRequest(request: UpstreamRequest, id: string, host: string): string {

@@ -219,7 +219,7 @@ function payloadLength(head: readonly number[], length: number): number {
   return head.slice(2, length === 126 ? 4 : 10).reduce((sum, byte) => sum * 256 + byte, 0);
 }
 
-/** @param isMasked required for frames of a client (RFC 6455 §5.3) */
+/** @param isMasked required for frames from a client (RFC 6455 §5.3) */
 export function closeFrame(code: number, isMasked: boolean): Buffer {
   const payload = Buffer.from([code >> 8, code & 0xff]);
   if (!isMasked) return Buffer.concat([Buffer.from([0x88, 2]), payload]);

@@ -63,7 +63,7 @@ export interface WireOptions {
 
 /**
  * A connection to a core, pipelined (RFC 9112 §9.3.2) if it is shared. It connects on first use and reconnects after a
- * loss. The requests of one turn of the event loop are sent in one write. Small responses are read as a whole, so none
+ * loss. The requests in one turn of the event loop are sent in one write. Small responses are read as a whole, so none
  * waits for a slow client. A response belongs to the oldest request only if it carries that request's id.
  */
 export class Wire {

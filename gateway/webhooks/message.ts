@@ -7,7 +7,7 @@ import type { KeyEvent } from '../telemetry/key-watch.ts';
 
 /** Webhook messages: what they report, how they are signed and sent, and the settings for that. */
 
-/** An event of a key, as sent to the receiver. It contains no secret and no digest. */
+/** A key event, as sent to the receiver. It contains no secret and no digest. */
 export type Happening = Readonly<ReturnType<typeof happeningOf>>;
 
 export interface Message {

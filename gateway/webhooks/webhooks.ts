@@ -32,9 +32,9 @@ interface Event {
 }
 
 /**
- * Reports events of keys to a receiver. Events go to a queue of limited length, so that no request waits for a
- * delivery. A gateway claims each event in the store before sending it, so that only one gateway sends it, once per key
- * and UTC day.
+ * Reports key events to a receiver. Events go to a queue of limited length, so that no request waits for a delivery. A
+ * gateway claims each event in the store before sending it, so that only one gateway sends it, once per key and UTC
+ * day.
  */
 export class Webhooks {
   readonly #options: WebhookOptions & typeof PATIENCE;

@@ -345,7 +345,7 @@ function readIntoOneBuffer(socket: ParsedSocket, take: (bytes: Buffer) => void):
  * table is in old space, all later ones follow, until a full collection of old space.
  */
 function takeOut<T>(list: T[], one: T): void {
-  // The oldest element usually leaves first.
+  // The oldest element is usually removed first.
   if (list[0] === one) {
     list.shift();
     return;

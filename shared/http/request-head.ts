@@ -44,7 +44,7 @@ const MAX_CONNECTION_OPTIONS = 16;
 /** host [ ":" port ], with an IP literal in brackets (RFC 9110 §7.2). The length limit is that of DNS. */
 const HOST = /^(?=.{1,259}$)(?:[\w.~!$&'()*+,;=-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;
 
-/** Whether a text is a valid Host value. */
+/** Whether a string is a valid Host value. */
 export const isHost = (text: string): boolean => HOST.test(text);
 
 /**

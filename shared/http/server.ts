@@ -87,7 +87,7 @@ export interface Listening extends ConnectionCaps {
 
 const DEFAULT_GRACE_MS = 10_000;
 
-/** Faults of connections whose client can no longer read a response. */
+/** Faults on connections whose client can no longer read a response. */
 const LOST: readonly string[] = ['ECONNRESET', 'EPIPE'];
 
 /**
@@ -179,7 +179,7 @@ interface Upgrades {
 /** Node hands over the connection with this event and creates no response, so this function creates one. */
 function takeUpgrades(server: Server, { take }: Upgrades): void {
   server.on('upgrade', (request, stream) => {
-    // While a body is unread, the event's socket is not the connection but a stream of Node on top of it (Node 26).
+    // While a body is unread, the event's socket is not the connection but a Node stream on top of it (Node 26).
     const { socket } = request;
     for (const side of [socket, stream]) side.on('error', () => socket.destroy());
     take(request, lastResponse(request, socket), socket);
@@ -201,7 +201,7 @@ function lastResponse(request: IncomingMessage, socket: Socket): ServerResponse 
 
 /** What a server allows its clients. Times are in milliseconds. */
 export interface ServerLimits {
-  /** Time for the head of a request to arrive, and for the first request of a connection to begin. */
+  /** Time for the head of a request to arrive, and for the first request on a connection to begin. */
   readonly headersMs: number;
   /** Time for a whole request to arrive. */
   readonly requestMs: number;

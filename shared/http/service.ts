@@ -37,8 +37,8 @@ export interface Call<Parts, Caller = undefined> {
 }
 
 /**
- * The response of an operation: a status, and either a `body` to serialize as JSON, or a text that is sent unchanged.
- * The text is JSON unless a header sets another type.
+ * The response of an operation: a status, and either a `body` to serialize as JSON, or text that is sent unchanged,
+ * which is JSON unless a header sets another type.
  */
 export interface Answer {
   readonly status: number;
@@ -73,8 +73,7 @@ export interface Access<Caller> {
  * @throws {RangeError} for an empty token or list of tokens, because its meaning is unclear
  */
 export function bearerTokens(tokens: () => readonly string[] | undefined): Access<undefined> {
-  if (tokens()?.length === 0 || tokens()?.includes(''))
-    throw new RangeError('The token of a service must not be empty.');
+  if (tokens()?.length === 0 || tokens()?.includes('')) throw new RangeError('A service token must not be empty.');
   return {
     async identify({ headers }, isOpen) {
       if (isOpen) return undefined;
@@ -85,7 +84,7 @@ export function bearerTokens(tokens: () => readonly string[] | undefined): Acces
   };
 }
 
-export const noToken = (): HttpError => new HttpError('unauthorized', 'The token of this service is required.');
+export const noToken = (): HttpError => new HttpError('unauthorized', 'A token for this service is required.');
 
 export interface ServiceOptions<Parts, Caller = undefined> {
   readonly routes: readonly ServiceRoute<Parts, Caller>[];
@@ -298,7 +297,7 @@ export function logRequest(
   else logInfoLine(logger, line, message);
 }
 
-/** The reason for a failure that is not an error of the gateway. */
+/** The reason for a failure that is not a gateway error. */
 const ANSWERED_BY_CORE = 'The core sent this response. Its log shows why.';
 
 /** Milliseconds, rounded for the log. */

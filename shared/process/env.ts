@@ -73,7 +73,7 @@ function withSecretFiles(set: NodeJS.ProcessEnv, secrets: readonly string[]) {
   return { given, files, faults };
 }
 
-/** The text of a file without a line feed at its end. */
+/** The content of a file without a line feed at its end. */
 export const readSecretFile = (path: string): string => readSettingFile(path).replace(/\r?\n$/, '');
 
 /** A whole number in decimal digits. */
@@ -130,7 +130,7 @@ export const isLoopback = (name: string): boolean => LOOPBACK.has(name);
 const read = new Map<string, string>();
 let instead: ReadonlyMap<string, string> = new Map();
 
-/** The text of a file that a setting names. */
+/** The content of a file that a setting names. */
 export function readSettingFile(path: string): string {
   const text = instead.get(path) ?? readFileSync(path, 'utf8');
   read.set(path, text);
@@ -140,7 +140,7 @@ export function readSettingFile(path: string): string {
 /** The text last read from each file that a setting names. */
 export const textsRead = (): ReadonlyMap<string, string> => new Map(read);
 
-/** Uses these texts in place of their files from now on; undefined restores the files. */
+/** Uses these contents in place of the files from now on; undefined restores the files. */
 export function readInstead(texts: ReadonlyMap<string, string> | undefined): void {
   instead = texts ?? new Map();
 }

@@ -14,8 +14,8 @@ const INFO = pino.levels.values.info;
 let output: LogOutput | undefined;
 
 /**
- * The service's log: JSON lines on standard output. A slow reader never blocks a request or the end of the process, and
- * the memory for waiting lines is limited. kill -9 loses the waiting lines: with a fast reader, the last half second.
+ * The service's log: JSON lines on standard output. A slow reader never blocks a request or process exit, and the
+ * memory for waiting lines is limited. kill -9 loses the waiting lines: with a fast reader, the last half second.
  * Callers log named fields only. They never log a whole request, a header or a key.
  * @param worker the number of this process among several of the service
  */
@@ -151,9 +151,9 @@ class LogOutput {
     void this.#writeAll();
   }
 
-  /** Writes as much as possible without waiting, at the end of the process. */
+  /** Writes as much as possible without waiting, when the process exits. */
   flushSync(): void {
-    // A write that a thread has begun completes before the process ends.
+    // A write that a thread has begun completes before the process exits.
     if (this.#isWriting && this.#isFile) this.#underWay = NOTHING;
     try {
       while (this.#next()) this.#wrote(fs.writeSync(this.#fd, this.#piece()));

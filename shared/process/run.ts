@@ -55,7 +55,7 @@ export interface Starting extends Omit<Running, 'addresses'> {
 /** SIGTERM from an operator or orchestrator leaves time for load balancers. Ctrl-C does not. */
 const LAME_DUCK_MS = 1_000;
 const LAST_LINES_MS = 2_000;
-/** A process whose parent is gone must end within 10 s, because nothing else would stop it. */
+/** A process whose parent is gone must exit within 10 s, because nothing else would stop it. */
 const ORPHAN_MS = 9_000;
 
 /**
@@ -119,8 +119,8 @@ export async function run(start: () => Promise<{ running: Starting; logger: Logg
 }
 
 /**
- * Waits until log lines are written, because the end of the process would truncate them. The wait is limited, so that a
- * log without a reader does not block.
+ * Waits until log lines are written, because exiting would truncate them. The wait is limited, so that a log without a
+ * reader does not block.
  */
 async function lastLines(logger: Logger): Promise<void> {
   const { promise: written, resolve } = Promise.withResolvers<void>();

@@ -87,8 +87,8 @@ function decode(bytes: Uint8Array): string {
 }
 
 /**
- * Reads a text in one pass. JSON.parse drops digits and duplicate members. With a reviver it sees the digits, but costs
- * ten times as much for many small values.
+ * Reads a JSON text in one pass. JSON.parse drops digits and duplicate members. With a reviver it sees the digits, but
+ * costs ten times as much for many small values.
  */
 class Reader {
   readonly #text: string;

@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 
-/** The `error` of a schema: what a value must be, or that it is missing. The text follows a member's name. */
+/** The `error` of a schema: what a value must be, or that it is missing. The message follows a member's name. */
 export const must = (be: string) => (issue: { readonly input?: unknown }) =>
   issue.input === undefined ? 'is required' : `must ${be}`;
 

@@ -7,7 +7,7 @@ import { usageOf } from './machine/usage.ts';
 import type { Table } from './results/data.ts';
 import { addPets } from './setup/stage.ts';
 
-/** Compares the core with its floor (core-floor.ts), in µs of CPU per request for each operation of clients. */
+/** Compares the core with its floor (core-floor.ts), in µs of CPU per request for each client operation. */
 
 const CONNECTIONS = 32;
 const WARM_SECONDS = 2;

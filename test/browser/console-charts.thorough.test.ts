@@ -16,7 +16,7 @@ const stack = await startStack();
 const key = await stack.issueKey({ name: 'once' });
 await send(`${stack.gateway}/v1/pets`, { key });
 
-/** Makes each canvas record the texts that were last painted on it. */
+/** Makes each canvas record the strings that were last painted on it. */
 const KEEP_TEXTS = `
   const { clearRect, fillText } = CanvasRenderingContext2D.prototype;
   CanvasRenderingContext2D.prototype.clearRect = function (...area) {

@@ -26,7 +26,7 @@ async function startWithRedis() {
 const ofThePage = (faults: string[]): string[] =>
   faults.filter((fault) => !fault.startsWith('Failed to load resource'));
 
-test('the console shows an outage of Redis, rejected plan values, and the loss of the gateway', async () => {
+test('the console shows a Redis outage, rejected plan values, and the loss of the gateway', async () => {
   const { server, redis, stack } = await startWithRedis();
   const key = await stack.issueKey({ name: 'known', minute: 1_000_000, day: 1_000_000 });
   const { page, faults } = await openConsole(browser, stack, '/console/plans');

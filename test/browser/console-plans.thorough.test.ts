@@ -173,7 +173,7 @@ test('the Plans page can be used with the keyboard alone, and the focus is alway
   await page.keyboard.press('Control+A');
   await page.keyboard.type('2000');
   await page.keyboard.press('Enter');
-  await question(page).getByText('Review the change of Free').waitFor();
+  await question(page).getByText('Review the change to Free').waitFor();
   expect(await focused()).toBe('author');
   await page.keyboard.type('anna');
   await page.keyboard.press('Tab');

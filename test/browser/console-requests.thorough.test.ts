@@ -77,7 +77,7 @@ test('a request refused by a ban links to the bans and to an existing heading of
   expect(await opened(page).getByRole('link', { name: 'Bans' }).getAttribute('href')).toBe('/console/bans');
   await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
   await page.reload();
-  await opened(page).getByText('Requests of the key work again now.').waitFor();
+  await opened(page).getByText('Requests with the key work again now.').waitFor();
   await stack.admin('PATCH', `/keys/${idOf(key)}`, { disabled: true });
   await page.reload();
   await opened(page).getByText('The key is disabled now.').waitFor();

@@ -24,7 +24,7 @@ async function startWalk() {
   return { page, click, clicks: () => clicks };
 }
 
-test('finding the key of a log line and raising its limit takes 4 clicks', async () => {
+test('finding the key in a log line and raising its limit takes 4 clicks', async () => {
   const key = await stack.issueKey({ name: 'from the log', minute: 5, day: 100 });
   await send(`${stack.gateway}/v1/pets`, { key, headers: { 'X-Request-Id': 'id-in-the-log' } });
   const { page, click, clicks } = await startWalk();

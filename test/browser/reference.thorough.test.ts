@@ -280,7 +280,7 @@ test.for([
   expect(found).toEqual([]);
   expect(passed).toBeGreaterThan(100);
   expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(width);
-  // axe-core checks the contrast of texts against this background.
+  // axe-core checks text contrast against this background.
   const ground = await page.evaluate('getComputedStyle(document.documentElement).backgroundColor');
   expect(ground).toBe(colorScheme === 'dark' ? 'rgb(20, 23, 27)' : 'rgb(255, 255, 255)');
   expect(faults).toEqual([]);

@@ -15,7 +15,7 @@ import { type EverydayLoad, type Noted, readAndWrite } from '../support/load.ts'
 import { webhookReceiver } from '../support/webhook-receiver.ts';
 import { eventually } from '../support/workers.ts';
 
-/** The faults of a container: it crashes, is stopped and started, or is replaced. */
+/** Container faults: the container crashes, is stopped and started, or is replaced. */
 
 /** Each function returns once the fault is over and all started containers are healthy. */
 interface Mishaps {
@@ -54,7 +54,7 @@ function mishapsOf(docker: Docker, { compose, nameOf }: ComposeProject): Mishaps
   };
 }
 
-/** The id that a process of the engine has on this machine. @param inside its id in the engine's namespace */
+/** The id that a process in the engine has on this machine. @param inside its id in the engine's namespace */
 function pidOutside(inside: number): number {
   for (const name of readdirSync('/proc').filter((entry) => /^\d+$/.test(entry))) {
     const [, , ofEngine] = /^NSpid:\t(\d+)\t(\d+)/m.exec(statusOf(name)) ?? [];
@@ -229,7 +229,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     expect(names).toContain('GatewaySecretElsewhere');
   });
 
-  test.for(SERVICES)('faults of %s have only the allowed effects on clients', { timeout: 300_000 }, async (service) => {
+  test.for(SERVICES)('%s faults have only the allowed effects on clients', { timeout: 300_000 }, async (service) => {
     const mishaps = mishapsOf(docker, project);
     for (const mishap of MISHAPS) {
       const from = load.requests.length;

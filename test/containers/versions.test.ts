@@ -4,7 +4,7 @@ import { makePostgresOfNpm, makeService } from '../support/containers/stand-ins.
 import { startProcess } from '../support/process.ts';
 
 /**
- * Runs the tests of limiter and store on versions of Redis and PostgreSQL that are not installed on the machine.
+ * Runs the limiter and store tests on versions of Redis and PostgreSQL that are not installed on the machine.
  * test/support starts these versions with testcontainers, as it does whenever an engine runs. The images come from
  * Debian 13 and npm, neither of which has Redis 7.2. On Debian 12, the other tests use Redis 7.0 and PostgreSQL 15.
  */
@@ -48,7 +48,7 @@ describe.skipIf(engine === '')('limiter and store', () => {
     for (const { make } of PAIRS) await make();
   }, 1_200_000);
 
-  test.for(PAIRS)('the tests of limiter and store pass on $redis and $postgres', async ({ redis, postgres }) => {
+  test.for(PAIRS)('the limiter and store tests pass on $redis and $postgres', async ({ redis, postgres }) => {
     const vitest = ['test/node_modules/vitest/vitest.mjs', 'run', '--config', 'test/vitest.config.ts', ...FILES];
     const environment = Object.entries(environmentOf(engine)).filter(([name]) => !OWN.test(name));
     const startedAt = performance.now();

@@ -63,7 +63,7 @@ test('iterating over pages requests no further page once it is aborted', async (
   expect(core.heads.map((head) => head.split(' ')[1])).toEqual(['/v1/pets?limit=100&status=sold']);
 });
 
-test('a timeout signal of the caller is reported as a timeout', async () => {
+test('a timeout signal from the caller is reported as a timeout', async () => {
   const store = clientOf(await faultyCore(() => {}));
   expect(await faultOf(store.getPet(1n, { signal: AbortSignal.timeout(50) }))).toMatchObject({ code: 'timeout' });
 });

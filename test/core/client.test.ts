@@ -93,7 +93,7 @@ test('the iterator reads each page once, and only as many pages as needed', asyn
   }
 });
 
-test('an error of the core is a StoreError with its code, status and message', async () => {
+test('an error from the core is a StoreError with its code, status and message', async () => {
   const store = await freshStore();
   const missing = await faultOf(store.getPet(99n));
   expect(missing).toMatchObject({ name: 'StoreError', code: 'not_found', status: 404, message: 'There is no pet 99.' });
@@ -153,7 +153,7 @@ test('a link to the next page without a valid start is reported as an invalid re
   expect(await clientOf(other.url).listPets()).toMatchObject({ pets: [{ id: 7n }], next: undefined });
 });
 
-test('additional members of a newer core are accepted', async () => {
+test('additional members from a newer core are accepted', async () => {
   const core = await coreThatAnswers(
     answer('200 OK', PET.replace('}', ',"colour":"brown"}')),
     answer('418 Teapot', '{"code":"teapot","message":"Short and stout.","status":418,"hint":"tea"}'),

@@ -43,7 +43,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     }
   });
 
-  test('a refusal by a rule of the store is also stored as the response', async () => {
+  test('a refusal by a store rule is also stored as the response', async () => {
     const sold = ((await post(pets, { ...rex, status: 'sold' })).json as { id: number }).id;
     const order = () => post(`${stack.core}/v1/store/orders`, { petId: sold }, withKey('k4'));
     const first = await order();

@@ -48,7 +48,7 @@ function listAnew(item: () => string): string {
 }
 const pyramid = `${'['.repeat(31)}${']'.repeat(31)},`;
 
-/** Functions return a different text on each call. */
+/** Functions return a different string on each call. */
 const SHAPES: readonly [name: string, text: string | (() => string)][] = [
   ['arrays in arrays', nested('[', '1e5', ']')],
   ['objects in objects', nested('{"":', '1e5', '}')],
@@ -135,7 +135,7 @@ test.for([
   const took: number[] = [];
   for (let time = 0; time < TIMES; time++) {
     const { socket, closed } = await connectRaw(server.url);
-    // The time of the client is included.
+    // The client's time is included.
     const before = process.threadCpuUsage();
     socket.end(head + body);
     await closed;

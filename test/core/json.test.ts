@@ -100,7 +100,7 @@ test('a fraction keeps its value', () => {
   fc.assert(fc.property(plain, (value) => read(String(value)) === value));
 });
 
-test('a member of any name is written, including __proto__', () => {
+test('a member with any name is written, including __proto__', () => {
   const text = '{"a":1,"__proto__":{"b":[2]},"constructor":3}';
   expect(toJson(JSON.parse(text))).toBe(text);
 });

@@ -13,7 +13,7 @@ const CLIENTS = 16;
 /** Short enough for requests to be in flight at every stop. Without a pause, requests would overload the machine. */
 const PAUSE_MS = 20;
 
-test(`${RESTARTS} restarts of cores under load behind the gateway cause no failed request`, async () => {
+test(`${RESTARTS} core restarts under load behind the gateway cause no failed request`, async () => {
   const DATABASE_URL = await emptyPostgres();
   const ports = [await freePort(), await freePort()];
   const start = (at: number) =>

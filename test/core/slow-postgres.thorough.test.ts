@@ -14,10 +14,10 @@ import { TIMED } from '../support/timed.ts';
 
 /** More than the database connections of both cores. */
 const REQUESTS = 40;
-/** The timeout of the gateway's probes. */
+/** The gateway's probe timeout. */
 const PROBE_MS = 1_000;
 const WATCHED_MS = 3_000;
-/** Shorter than the timeout of a statement, and longer than a check takes on a busy machine. */
+/** Shorter than the statement timeout, and longer than a check takes on a busy machine. */
 const LONGEST_MS = 3_000;
 
 async function startTwoCores(DATABASE_URL: string) {
@@ -130,6 +130,6 @@ test('a check whose connection is cut is repeated on a new one', async () => {
   expect((await send(`${core}/readyz`)).status).toBe(200);
 });
 
-test('the timeout of a readiness check in the core is shorter than that of a probe by the gateway', () => {
+test("the core's readiness check times out before the gateway's probe", () => {
   expect(CHECK_WITHIN_MS).toBeLessThanOrEqual(PROBE_MS / 2);
 });

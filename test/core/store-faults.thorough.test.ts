@@ -44,7 +44,7 @@ test.for([
 });
 
 describe.for(DATABASES)('on %s', async ([, empty]) => {
-  test('an exception in the code of the store does not count as a lost connection', async () => {
+  test('an exception in the store code does not count as a lost connection', async () => {
     const store = await openStore(await empty());
     const fault = new ReferenceError('nothing is not defined');
     const faulty = function* (): Generator<never, void, never> {

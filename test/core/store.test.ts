@@ -99,7 +99,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
   );
 
   test.for(['{}', '{"status":"gone"}', '{"status":"approved","petId":1}'])(
-    'the change %s of an order gets 400',
+    'the change %s to an order gets 400',
     async (body) => {
       expect((await patch(`${orders}/1`, body)).status).toBe(400);
     },

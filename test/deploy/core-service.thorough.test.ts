@@ -34,7 +34,7 @@ const portOf = (core: Started & { addresses: Record<string, string> }): number =
 test(`${REPLACEMENTS} cores are replaced one after the other, and no request fails`, async () => {
   const DATABASE_URL = await emptyPostgres();
   const start = () => startService('core/main.ts', { PORT: '0', DATABASE_URL });
-  // They start at the same time on an empty database, as pods do.
+  // All cores start at the same time on an empty database, as pods do.
   const cores = await Promise.all(Array.from({ length: 2 + REPLACEMENTS }, start));
   let first = 0;
   const CORE_URL = await startServiceAddress(() => cores.slice(first, first + 2).map(portOf));

@@ -84,7 +84,7 @@ const requestsOf = ({ out }: Started): LogLine[] =>
     .map((line) => JSON.parse(line) as LogLine)
     .filter(({ msg }) => msg === 'request');
 
-/** Returns a function that waits until haproxy prints this text again. */
+/** Returns a function that waits until haproxy prints this string again. */
 function nextTime({ out }: Haproxy, what: string): () => Promise<void> {
   const times = () => out().split(what).length - 1;
   const before = times();
@@ -198,7 +198,7 @@ test('a gateway that stops under load loses no request, and serves again after i
   expect([...load.outcomes.keys()].sort()).toEqual(['GET 200', 'POST 201']);
 }, 60_000);
 
-test('with no gateway left, clients get an error in the format of the API', async () => {
+test("with no gateway left, clients get an error in the API's format", async () => {
   // The first gateway was stopped at the end of the test that restarted it.
   const isEmpty = nextTime(haproxy, 'backend gateways has no server available');
   expect(await second.stop()).toBe(0);

@@ -109,7 +109,7 @@ const USER = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
 interface Image {
   readonly folder: string;
   readonly settings: ImageSettings;
-  /** Runs a program of the image as its user, with the image's variables and `environment`. */
+  /** Runs a program from the image as the image's user, with the image's variables and `environment`. */
   run(command: readonly string[], environment: NodeJS.ProcessEnv): Started;
 }
 

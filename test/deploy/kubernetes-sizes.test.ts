@@ -20,7 +20,7 @@ const scalerOf = (name: string): Manifest =>
 const MAX_CONNECTIONS = 100;
 const RESERVED_CONNECTIONS = 3;
 
-/** The numbers of a row of a table. */
+/** The numbers in a table row. */
 function row(start: string): number[] {
   const line = SCALING.split('\n').find((one) => one.startsWith(`| ${start}`)) ?? '';
   const [, , ...cells] = line.split('|');

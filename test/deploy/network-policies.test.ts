@@ -116,7 +116,7 @@ test('pods are reachable only from those that need them, at the ports they need'
   });
 });
 
-test('pods reach nothing outside the namespace except the DNS of the cluster and of their node', () => {
+test('pods reach nothing outside the namespace except cluster and node DNS', () => {
   const dns = { namespace: 'kube-system', labels: { 'k8s-app': 'kube-dns' } };
   const cacheOfNode = { namespace: '', labels: {}, address: '169.254.20.10' };
   const metadataOfCloud = { ...cacheOfNode, address: '169.254.169.254' };

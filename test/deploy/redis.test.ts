@@ -35,7 +35,7 @@ async function as(username: string, secret: string): Promise<Redis> {
   return redis;
 }
 
-/** The health check's shell command, with the port of the test. */
+/** The health check's shell command, with the test's port. */
 function isHealthy(variables: NodeJS.ProcessEnv): boolean {
   const [kind, command = ''] = service?.healthcheck?.test ?? [];
   expect(kind).toBe('CMD-SHELL');

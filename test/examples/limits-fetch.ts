@@ -1,4 +1,4 @@
-/** Uses fetch to print the plan, the limits and the remaining requests of a key. The request costs no token. */
+/** Uses fetch to print the plan, the limits and the remaining requests for a key. The request costs no token. */
 
 const { STORE_URL, API_KEY } = process.env;
 

@@ -9,7 +9,7 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { eventually, launchWorkers, replaced } from '../support/workers.ts';
 
-test('a worker that starts while the files of settings are invalid uses their last valid contents', async () => {
+test('a worker that starts while settings files are invalid uses their last valid contents', async () => {
   const [authority, folder, core] = [await createAuthority(), await temporaryFolder(), await listeningCore()];
   const file = (name: string) => join(folder, name);
   await writeFile(file('token'), 'the-first-token-of-the-core\n');

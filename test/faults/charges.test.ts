@@ -30,7 +30,7 @@ async function setUp() {
 /** The ways in which the reply to a decision is lost, and whether the decision itself always reaches Redis. */
 const losses: [name: string, fault: Fault, arrives: boolean][] = [
   ['arrives after the deadline', { kind: 'hold' }, true],
-  // This may cut the reply to an earlier call, just before the decision is sent.
+  // This fault may cut the reply to an earlier call, just before the decision is sent.
   ['is cut off', { kind: 'cut-reply', afterBytes: 5, to: 'evalsha' }, false],
   ['waits for the network to recover', { kind: 'black-hole' }, true],
 ];

@@ -42,7 +42,7 @@ test('gateways whose clocks differ by two hours make the same decisions, with an
     [-HOUR_MS, 0, HOUR_MS].map((ms) => startGatewayProcess({ ...settings, NODE_OPTIONS: wrongClock(ms) })),
   );
   const begun = Date.now();
-  // The reset time is by the clock of Redis, which is the machine's clock.
+  // The reset time is by the Redis clock, which is the machine's clock.
   const expectReset = (answer: Answered | undefined, inSeconds: number) =>
     expect(Math.abs(header(answer as Answered, 'x-ratelimit-reset') - begun / 1_000 - inSeconds)).toBeLessThan(
       TOLERANCE_S,

@@ -20,7 +20,7 @@ test.for(deaths)(
   async ({ framing, fault }) => {
     const { ask } = await misbehavingStack({});
     const { length } = goodAnswer(ID, framing === 'chunked');
-    // Positions count from the end, because ids of attempts differ in length.
+    // Positions count from the end, because attempt ids differ in length.
     for (let at = -length; at < 0; at++) {
       const query = `fault=${fault}&at=${at}&framing=${framing}`;
       const healed = await ask('GET', `${query}&times=1`);

@@ -8,7 +8,7 @@ import { createKey } from '../support/redis-keys.ts';
 import { startStack } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
-// Even a busy machine meets this long deadline, so only the data of a key causes local decisions here.
+// Even a busy machine meets this long deadline, so only key data causes local decisions here.
 const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
 const bystander = await createKey(redis, { minute: 1_000_000, day: 1_000_000 });
 
@@ -29,8 +29,8 @@ const spoils: [name: string, spoil: (redis: Redis, hash: string) => unknown][] =
   ['a hash with only its state', (redis, hash) => withoutSecrets(redis, hash, 'plan', 'minute', 'day', 'created_at')],
   ['a key without secrets', (redis, hash) => withoutSecrets(redis, hash)],
   ['a key without a plan', (redis, hash) => redis.hdel(hash, 'plan')],
-  ['a key of an unknown plan', (redis, hash) => redis.hset(hash, 'plan', 'platinum')],
-  ['a key of a plan with a line feed', (redis, hash) => redis.hset(hash, 'plan', 'free minute=60 day=1000\npro')],
+  ['a key on an unknown plan', (redis, hash) => redis.hset(hash, 'plan', 'platinum')],
+  ['a key on a plan with a line feed', (redis, hash) => redis.hset(hash, 'plan', 'free minute=60 day=1000\npro')],
   ['a key with a word as its expiry', (redis, hash) => redis.hset(hash, 'expires_at', 'some day')],
   [
     'an enterprise key with only one limit',

@@ -37,7 +37,7 @@ const NAUGHTY_VALUES: readonly string[] = [
   ...['Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L̠ͨͧͩ͘G̴̻͈͍͔̹̑͗̎̅͛́Ǫ̵̹̻̝̳͂̌̌͘!͖̬̰̙̗̿̋ͥͥ̂ͣ̐́́͜͞', 'ﷺ', '\ufffd', '7'.repeat(10_000), 'x'.repeat(10_000)],
 ];
 
-/** Tests invalid edits of the plan table while four gateways use it under load. */
+/** Tests invalid edits to the plan table while four gateways use it under load. */
 
 const TIGHT = 5;
 /**
@@ -133,7 +133,7 @@ describe.for([
     for (const table of result) expect(table).toEqual(inForce);
   });
 
-  test('no request of a key within its limit fails', () => {
+  test('no request with a key within its limit fails', () => {
     const ofFree = answers.filter(({ key }) => key === free.apiKey);
     expect(ofFree.length).toBeGreaterThan(10);
     expect(new Set(ofFree.map(({ status }) => status))).toEqual(new Set([200]));
@@ -141,7 +141,7 @@ describe.for([
   });
 });
 
-test('invalid values remove no limit of a plan or a key', () => {
+test('invalid values remove no limit from a plan or a key', () => {
   const answers = [...typed.answers, ...removed.answers].filter(({ key }) => key !== free.apiKey);
   const { violations } = judge(answers, { capacity: TIGHT, windowMs: 60_000 });
   expect(violations).toEqual([]);

@@ -123,7 +123,7 @@ test(
   },
 );
 
-test('the replacement of the only worker serves a key that was last used before an outage of Redis', async () => {
+test('the replacement of the only worker serves a key that was last used before a Redis outage', async () => {
   const redis = await ownRedis();
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });
   const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 30 });
@@ -136,7 +136,7 @@ test('the replacement of the only worker serves a key that was last used before 
   expect(await list(workers, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '9' } });
 });
 
-/** How often the primary detected an outage of Redis. */
+/** How often the primary detected a Redis outage. */
 const notedByPrimary = (workers: Workers): number =>
   workers.logged('plan table cannot be read; the last good one stays').filter(({ worker }) => worker === undefined)
     .length;

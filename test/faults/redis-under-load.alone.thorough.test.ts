@@ -7,7 +7,7 @@ import { BAN_AFTER, type Decided, type Observation, observe, TIGHT } from '../su
 import { flushedScripts, HALF_OPEN, OUTAGES } from '../support/redis-outages.ts';
 import { quantile } from '../support/statistics.ts';
 
-/** Tests the gateway's guarantees during each fault of Redis, under load and with real processes. */
+/** Tests the gateway's guarantees during each Redis fault, under load and with real processes. */
 
 /** The gateway's deadline, and the delay that a busy machine may add. */
 const DEADLINE_MS = 250;

@@ -10,7 +10,7 @@ import { createKey } from '../support/redis-keys.ts';
 import { LOADING } from '../support/redis-outages.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
-/** Tests decisions during an outage of Redis. `redis-under-load` tests each kind of fault. */
+/** Tests decisions during a Redis outage. `redis-under-load` tests each kind of fault. */
 
 const MINUTE = 60;
 
@@ -93,7 +93,7 @@ test('a flapping Redis grants one extra bucket in total, not one per outage', as
   expect(admittedOf(locally)).toBeLessThanOrEqual(MINUTE + Math.ceil((performance.now() - begun) / 1_000));
 });
 
-test('requests within the limit during an outage of Redis leave no debt', async () => {
+test('requests within the limit during a Redis outage leave no debt', async () => {
   const { server, redis, stack } = await setUp({});
   const key = await stack.issueKey({ minute: MINUTE });
   await request(stack, key);

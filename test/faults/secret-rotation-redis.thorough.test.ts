@@ -23,11 +23,11 @@ import {
 } from '../support/rotation.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
-/** Rotates the secrets of Redis under load, with the commands from deploy/RUNBOOK.md. */
+/** Rotates the Redis secrets under load, with the commands from deploy/RUNBOOK.md. */
 
-const REDIS_PAGE = 'Password of Redis';
+const REDIS_PAGE = 'Redis password';
 
-test('the password of Redis is rotated without a failed request', async () => {
+test('the Redis password is rotated without a failed request', async () => {
   const { server, root } = await startRedisWithUsers();
   await root.acl('SETUSER', 'gateway', 'resetpass', `>${OLD}`);
   const { host } = new URL(server.url);
@@ -56,7 +56,7 @@ test('the password of Redis is rotated without a failed request', async () => {
   expect((await stack.admin('GET', '/keys')).status).toBe(200);
 });
 
-test('the password of a Redis Cluster is rotated without a failed request', async () => {
+test('the password for a Redis Cluster is rotated without a failed request', async () => {
   const { nodes, urls } = await startRedisCluster();
   const withPassword = (password: string) => urls.replaceAll('redis://', `redis://gateway:${password}@`);
   const onAll = (...rules: string[]) =>
@@ -88,7 +88,7 @@ async function connectsAgain(stack: Stack, redis: Redis): Promise<void> {
   await expect.poll(async () => (await scrape(stack.adminUrl)).sum('gateway_redis_nodes_away'), WITHIN).toBe(0);
 }
 
-const SENTINELS_PAGE = 'Password of the sentinels';
+const SENTINELS_PAGE = 'Sentinel password';
 
 /** Starts sentinels and nodes with a user `gateway`, and a stack that logs in as this user. */
 async function startWithSentinels() {
@@ -110,7 +110,7 @@ async function startWithSentinels() {
   return { stack, sentinels, onAll, file: REDIS_SENTINEL_PASSWORD_FILE, redis: (await primary()).redis };
 }
 
-test('the password of the sentinels is rotated without a failed request', async () => {
+test('the sentinel password is rotated without a failed request', async () => {
   const { stack, sentinels, onAll, file, redis } = await startWithSentinels();
   const load = await startLoad(stack);
   await serves(load);
@@ -140,8 +140,8 @@ test('a gateway that is cut off by a changed sentinel password reconnects once i
   await expect.poll(() => timesLogged(stack, 'redis is back'), WITHIN).toBe(back + 1);
 });
 
-test('the CA of Redis is rotated without a failed request', async () => {
-  const page = 'CA of Redis';
+test('the Redis CA is rotated without a failed request', async () => {
+  const page = 'Redis CA';
   const [old, next] = [await createAuthority(), await createAuthority()];
   const port = String(await freePort());
   const server = await ownRedis({

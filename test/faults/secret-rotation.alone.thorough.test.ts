@@ -57,9 +57,9 @@ async function startWithPassword() {
   return { root, host: `127.0.0.1:${new URL(postgres.url).port}` };
 }
 
-test('the password of PostgreSQL is rotated without a failed request', async () => {
+test('the PostgreSQL password is rotated without a failed request', async () => {
   const { root, host } = await startWithPassword();
-  const page = 'Password of PostgreSQL';
+  const page = 'PostgreSQL password';
   const [written = ''] = valuesOf(page);
   const DATABASE_URL_FILE = await secretFile(elsewhere(written.replace(NEW, OLD), host));
   const stack = await startStack({ DATABASE_URL: '', DATABASE_URL_FILE });

@@ -57,7 +57,7 @@ function isSharedAgain(stack: Stack, since: number): boolean {
 const admitted = (answers: readonly Decided[]): number => answers.filter((answer) => answer.admitted).length;
 
 /**
- * How many admissions beyond its allowance a key may have. Eight clients take turns with the keys, so requests of one
+ * How many admissions beyond its allowance a key may have. Eight clients take turns with the keys, so requests with one
  * key overlap and may finish in any order, and a request whose call was lost with the primary may be admitted in
  * addition.
  */

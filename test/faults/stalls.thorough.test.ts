@@ -10,7 +10,7 @@ import { createKey } from '../support/redis-keys.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { signalAll } from '../support/workers.ts';
 
-/** A stall of the gateway is not an outage of Redis: the replies wait in the gateway's sockets. */
+/** A gateway stall is not a Redis outage: the replies wait in the gateway's sockets. */
 
 const ROOMY = { minute: 1_000_000, day: 1_000_000 };
 const TIGHT = 10;
@@ -166,7 +166,7 @@ async function pauseRedis({ server, redis }: Rig, gateway: GatewayProcess, ms: n
   return { ofKnown, ofFresh, known, fresh };
 }
 
-test('a pause of Redis that is shorter than the deadline delays decisions but is not an outage', TIMED, async () => {
+test('a Redis pause that is shorter than the deadline delays decisions but is not an outage', TIMED, async () => {
   const { rig, gateway } = await setUp({ REDIS_TIMEOUT_MS: '2000' });
   const { ofKnown, ofFresh, known, fresh } = await pauseRedis(rig, gateway, 550);
   expect([ofKnown.status, ofFresh.status]).toEqual([200, 200]);

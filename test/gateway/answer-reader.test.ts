@@ -12,7 +12,7 @@ import { textOf } from '../support/line.ts';
 const MAX_BODY = 65_536;
 const MAX_HEAD = 16_384;
 
-/** Reads a text in which each character stands for one byte. */
+/** Reads a string in which each character stands for one byte. */
 const read = (text: string) => readAnswer(Buffer.from(text, 'latin1'), 0, false);
 /** Returns a response without a body whose head has `size` bytes, not counting the empty line at its end. */
 const headOf = (size: number) => {

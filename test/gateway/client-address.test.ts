@@ -69,7 +69,7 @@ test('the core receives the scheme and host that a trusted proxy sends, if valid
   expect(await forwardedOf({ ...stated('https', 'evil'), ...others }, '127.0.0.2')).toBe('127.0.0.2 http gateway.test');
 });
 
-test('behind a trusted proxy, each client has its own allowance, and IPv6 clients of a /64 share one', async () => {
+test('behind a trusted proxy, each client has its own allowance, and IPv6 clients in a /64 share one', async () => {
   const startedAt = performance.now();
   /** Expects 401 with `count` remaining requests, plus at most one for each second since the start. */
   const left = (count: number) => [

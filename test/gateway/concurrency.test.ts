@@ -164,7 +164,7 @@ test('many responses that are late at the same moment do not lower the limit whi
   expect(limit.value).toBe(2_048);
 });
 
-test.for([15, 50, 300])('higher latency of a core with %d requests a second does not count as a queue', (perSecond) => {
+test.for([15, 50, 300])('higher latency in a core with %d requests a second does not count as a queue', (perSecond) => {
   const simulation = new Simulation().run(15_000, perSecond, quick);
   for (const latencyMs of [700, 2, 3_000, 2]) simulation.run(20_000, perSecond, { latencyMs, perSecond: 10_000 });
   expect([simulation.shed, simulation.givenUp]).toEqual([0, 0]);

@@ -80,13 +80,13 @@ test('a reset applies to the next request on every worker', async () => {
   }
 });
 
-test('no process uses the old state of a key that was revoked or reset just before an outage of Redis', async () => {
+test('no process uses the old state of a key that was revoked or reset just before a Redis outage', async () => {
   const server = await ownRedis({ appendonly: 'yes', dir: await temporaryFolder() });
   const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
   const { ask, codes } = await onEveryWorker(gateway);
   const [revoked, other] = [await gateway.issueKey(), await gateway.issueKey()];
   const key = await gateway.issueKey({ plan: 'enterprise', minute: 1_000, day: 40 });
-  /** Sends twelve requests. @returns how many tokens of the day are left */
+  /** Sends twelve requests. @returns how many tokens are left for the day */
   const left = async () => {
     const answers = await ask(key);
     return Number(/"day";r=(\d+)/.exec(String(answers.at(-1)?.headers.ratelimit))?.[1]);

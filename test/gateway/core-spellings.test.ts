@@ -25,7 +25,7 @@ async function useAll(stack: Stack): Promise<void> {
   const key = await stack.issueKey();
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
   expect((await post(`${stack.gateway}/v1/pets`, {}, { key })).status).toBe(200);
-  // The core's certificate is not checked against the Host header of the client.
+  // The core's certificate is not checked against the client's Host header.
   const tunnel = await opened(stack, key, PATH, { headers: { Host: 'store.test' } });
   expect((await echo(tunnel, 'hello')).toString()).toBe('hello');
 }
@@ -181,7 +181,7 @@ test('the gateway waits for missing SRV records, and keeps using the last ones w
 });
 
 test(
-  'a core that leaves the SRV records finishes its requests, even slow ones, before its connections are closed',
+  'a core that is removed from the SRV records finishes its requests, even slow ones, before its connections are closed',
   TIMED,
   async () => {
     const dns = await startDnsServer();
@@ -211,7 +211,7 @@ test(
   },
 );
 
-test('the metrics of at most 32 cores that have left are kept', async () => {
+test('the metrics of at most 32 removed cores are kept', async () => {
   const dns = await startDnsServer();
   const targets = Array.from({ length: 45 }, (_, at) => ({ target: `127.0.1.${at + 1}`, port: 1 }));
   dns.set(SRV, targets);

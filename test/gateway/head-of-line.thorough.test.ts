@@ -154,7 +154,7 @@ test('few reads are sent twice to a core that is always slow', async () => {
   expect(asked).toBeLessThan(400 * 1.15);
 });
 
-test('a stall of the gateway does not count as a stall of the core', async () => {
+test('a gateway stall does not count as a core stall', async () => {
   const { stack, quick, timesAsked } = await setUp();
   const before = timesAsked();
   for (let round = 0; round < 10; round++) {

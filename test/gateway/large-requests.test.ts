@@ -88,7 +88,7 @@ test.for([
 
 /** More bytes than the kernel can buffer. */
 const BYTES = 8_000_000;
-/** All bytes after refusals are read at 8 MB a second in total. */
+/** After a refusal, the server reads what clients still send at 8 MB a second, for all connections together. */
 const TIMES = thoroughly(10, 3);
 
 test.for([

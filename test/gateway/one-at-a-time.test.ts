@@ -10,7 +10,7 @@ import { ADMIN_TOKEN, type Stack, startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 
 /**
- * The next request of a connection begins once the previous response is complete, and none begins after a response that
+ * The next request on a connection begins once the previous response is complete, and none begins after a response that
  * closes the connection. So every executed request is charged and answered, whatever a client sends and however the
  * bytes are split.
  */
@@ -74,7 +74,10 @@ const KINDS: Readonly<Record<string, Kind>> = {
   nonsense: { text: 'nonsense\r\n\r\n', closes: true, isNone: true },
 };
 
-/** These are sent only to the listener for clients. The others answer with 404 and may keep the connection open. */
+/**
+ * Requests that are sent only to the listener for clients. The other listeners answer with 404 and may keep the
+ * connection open.
+ */
 const FOR_CLIENTS: Readonly<Record<string, Kind>> = {
   limits: { text: of('GET /v1/limits HTTP/1.1') },
   'dot segments': { text: of('GET /v1/../v1/pets HTTP/1.1'), closes: true },

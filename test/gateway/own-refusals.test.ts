@@ -11,7 +11,7 @@ import { startWorkers } from '../support/workers.ts';
 /** GET /v1/limits?refusals=true returns the last refusals of the caller's own key. */
 
 const ask = (gateway: string, key: string) => send(`${gateway}/v1/limits?refusals=true`, { key });
-/** Retries, because a gateway looks up the refusals of a key only once a second. */
+/** Retries, because a gateway looks up a key's refusals only once a second. */
 async function refusalsOf(gateway: string, key: string): Promise<KeyRefusal[]> {
   for (;;) {
     const { refusals } = (await ask(gateway, key)).json as { refusals: KeyRefusal[] | null };

@@ -227,7 +227,7 @@ test('a removed ban_after does not return with a restored plan table', async () 
   expect(await redis.hmget('gateway:plans', 'pro.ban_after', 'business.ban_after')).toEqual([null, null]);
 });
 
-test('an invalid limit of a key is logged as an error, and the limit of its plan applies', async () => {
+test("an invalid limit on a key is logged as an error, and its plan's limit applies", async () => {
   const { stack, key } = await fresh();
   await redis.hset(`gateway:key:{${idOf(key)}}`, 'minute', 'nan');
   expect(await limitOf(stack.gateway, key)).toBe('60');

@@ -106,7 +106,7 @@ function stopClock(): (ms: number) => void {
   };
 }
 
-/** Refuses a request of a client on a new connection. @returns the result of RefusalPacing.delay */
+/** Refuses a request from a client on a new connection. @returns the result of RefusalPacing.delay */
 const refusalOf = (pacing: RefusalPacing, client: string): Promise<void> | undefined =>
   pacing.delay(client, new ServerResponse(new IncomingMessage(new net.Socket())));
 

@@ -121,12 +121,18 @@ test('a retried request keeps its trace', async () => {
 
 /** Many more reads than connections. */
 const READS = { 'one after another': 150, concurrently: 450 };
-/** The maximum from a gateway to one core: 16 shared connections, and 64 for one request at a time. */
+/**
+ * The maximum number of connections from a gateway to one core: 16 shared connections, and 64 for one request at a
+ * time.
+ */
 const MOST_CONNECTIONS = 16 + 64;
 /** Two concurrent requests need three connections, and more if the machine stalls. */
 const MOST_IN_TURN = 12;
 
-/** Reads with one key while another one reads too. @returns the number of connections to the core */
+/**
+ * Sends reads with one key, and a tenth as many with another key in between.
+ * @returns the number of connections to the core
+ */
 async function connectionsFor(idOf: (at: number) => string, how: keyof typeof READS): Promise<number> {
   const connections = new Set<Socket>();
   const { stack, get } = await stackBefore((socket, head) => {

@@ -43,8 +43,8 @@ const statuses = (received: string) =>
   (received.match(/HTTP\/1\.1 \d{3} /g) ?? []).map((line) => Number(line.slice(9)));
 
 /**
- * Sends each text on a connection of its own, with fewer connections at once than the operators' listener accepts.
- * @returns each text with the statuses of its responses
+ * Sends each string on a connection of its own, with fewer connections at once than the operators' listener accepts.
+ * @returns each string with the statuses of its responses
  */
 const exchanges = (to: Listener, all: readonly (string | readonly string[])[]) =>
   inTurn(all, 100, async (bytes) => [bytes, statuses(await exchange(to, bytes))]);
@@ -91,7 +91,7 @@ test.for(listeners)('$name: an incomplete request that ends with a half-close ge
 });
 
 test.for(listeners)(
-  '$name: a malformed request gets a response in the shape of Error, and its connection is closed',
+  '$name: a malformed request gets a response in the Error shape, and its connection is closed',
   async (to) => {
     const headers = `${own(to)}`;
     const rows: [bytes: string, status: number][] = [
@@ -139,7 +139,7 @@ test.for(listeners)('$name: a malformed request is logged once, with its id and 
 
 const LAST = 'Connection: close\r\n\r\n';
 const last = (to: Listener) => get(to).replace(/\r\n$/, LAST);
-/** Splits the text in two at each position. */
+/** Splits the string in two at each position. */
 const cuts = (text: string, upTo: number): [string, string][] =>
   Array.from({ length: upTo }, (_, at) => [text.slice(0, at + 1), text.slice(at + 1)]);
 
@@ -282,7 +282,7 @@ test('a body in UTF-8 is accepted, and one in another charset gets 415', async (
   }
 });
 
-test('reads of internal services run concurrently, and none begins after a request that closes the connection', async () => {
+test('reads by internal services run concurrently, and none begins after a request that closes the connection', async () => {
   const to = listeners[3] as Listener;
   const twoHosts = `GET /v1/pets HTTP/1.1\r\n${hostOf(to)}${hostOf(to)}\r\n`;
   const before = stack.coreLog.length;

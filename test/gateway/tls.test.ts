@@ -83,7 +83,7 @@ test('ALPN selects HTTP/1.1, and a client that offers only other protocols is re
   expect(await isRefused(stack.gateway, { ALPNProtocols: ['h2'] })).toBe(true);
 });
 
-test('repeated headers of the core keep their spelling over TLS', async () => {
+test('repeated headers from the core keep their spelling over TLS', async () => {
   const spelling = 'HTTP/1.1 200 OK\r\nx-oDD: 1\r\nX-Odd: 2\r\nContent-Length: 2\r\n\r\n[]';
   const { stack, key } = await stackBefore((socket, head) => void socket.write(withIdOf(head, spelling)), withTls, {});
   const { socket, received } = await connectRaw(stack.gateway, { ca });

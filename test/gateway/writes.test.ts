@@ -142,7 +142,7 @@ test('a write that is sent while the core closes its idle connection gets anothe
   const client = await connectRaw(stack.gateway);
   const request = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`;
   for (let round = 0; round < 20; round++) {
-    // Both sockets of the gateway become readable between two polls of the event loop, first that of the client.
+    // Both sockets of the gateway become readable between two polls of the event loop, the client's first.
     setTimeout(() => {
       client.socket.write(request);
       for (const socket of idle) socket.end();
@@ -153,7 +153,7 @@ test('a write that is sent while the core closes its idle connection gets anothe
   }
 });
 
-test('an idle connection is closed before the Keep-Alive timeout of the core', async () => {
+test("an idle connection is closed before the core's Keep-Alive timeout", async () => {
   const { ask, connections } = await lineUnderTest(
     (socket, path) => void socket.write(answer(path, `Keep-Alive: timeout=${path === '/soon' ? 1 : 2}`)),
   );

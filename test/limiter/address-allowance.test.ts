@@ -14,7 +14,7 @@ function allowance() {
   return { clock, addresses: new AddressAllowance(() => clock.now) };
 }
 
-test('each refused request of an address gets its place in line, at most fifteen minutes ahead', () => {
+test('each refused request from an address gets its place in line, at most fifteen minutes ahead', () => {
   const { clock, addresses } = allowance();
   for (let sent = 0; sent < 60; sent++) expect(addresses.consume(ADDRESS).outcome).toBe('admitted');
   const reported = Array.from({ length: 1_000 }, () => retryAfterSeconds(addresses.consume(ADDRESS)));
@@ -39,11 +39,11 @@ function closedAfter(perMinute: number, seconds: number): number | undefined {
 test.for([
   [600, 336],
   [6_000, 34],
-] as const)('at %d requests a minute, the connections of an address are closed after %d s', ([perMinute, expected]) => {
+] as const)('at %d requests a minute, connections from an address are closed after %d s', ([perMinute, expected]) => {
   expect(closedAfter(perMinute, 400)).toBe(expected);
 });
 
-test('at eight times the limit, the connections of an address are never closed', () => {
+test('at eight times the limit, connections from an address are never closed', () => {
   expect(closedAfter(480, 7_200)).toBeUndefined();
 });
 

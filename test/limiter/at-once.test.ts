@@ -5,11 +5,11 @@ import { redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 
-/** One call decides all requests of an event-loop turn, grouped by key. */
+/** One call decides all requests in an event-loop turn, grouped by key. */
 
 const { url } = await emptyDatabase();
 
-test('concurrent requests of a key are decided in order, even if several calls are needed', async () => {
+test('concurrent requests with the same key are decided in order, even if several calls are needed', async () => {
   const under = await redisUnderTest(url);
   const credential = await under.createKey({ plan: 'enterprise', minute: 500, day: 1_000 });
   const decisions = await Promise.all(Array.from({ length: 600 }, () => under.limiter.decide(credential)));

@@ -7,7 +7,7 @@ const { url } = await emptyDatabase();
 
 const backedUp = async (keys: Keys) => (await keys.export({ after: undefined, limit: 10 })).keys;
 
-test('a restore brings back the line, strikes and ban of a key, with the embedded limiter and with Redis', async () => {
+test("a restore brings back a key's line, strikes and ban, with the embedded limiter and with Redis", async () => {
   const [first, second, shared] = [await memoryUnderTest(), await memoryUnderTest(), await redisUnderTest(url)];
   for (const under of [first, second, shared]) {
     under.setPlan('free', { minute: 5, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 600 });

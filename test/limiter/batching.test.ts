@@ -7,7 +7,7 @@ import { send } from '../support/http.ts';
 import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
-/** The number of calls of each command since `CONFIG RESETSTAT`, including calls by scripts. */
+/** How often each command was called since `CONFIG RESETSTAT`, including calls by scripts. */
 async function callsOf(redis: Redis, ...commands: string[]): Promise<number> {
   const stats = await redis.info('commandstats');
   const counts = [...stats.matchAll(/^cmdstat_(\w+):calls=(\d+)/gm)];
@@ -26,7 +26,7 @@ async function setUp() {
   return { redis, stack, key };
 }
 
-test('requests of a key on 32 connections share script calls, and each call makes one write', async () => {
+test('requests with one key on 32 connections share script calls, and each call makes one write', async () => {
   const { redis, stack, key } = await setUp();
   const agent = new http.Agent({ keepAlive: true, maxSockets: 32 });
   cleanUp(() => agent.destroy());

@@ -7,7 +7,7 @@ const DAY = 86_400_000_000;
 const limits = fc.integer({ min: 1, max: 1_000_000_000 });
 const windows = fc.oneof(fc.constantFrom(60_000_000, DAY), fc.integer({ min: 1, max: DAY }));
 
-/** The model of model.test.ts checks refills. These are the times that headers report. */
+/** The model in model.test.ts checks refills. This file tests the times that headers report. */
 
 test('the computed times of the next token and of the full bucket are the earliest possible', () => {
   const cases = fc.tuple(limits, windows, fc.double({ min: 0, max: 1, noNaN: true }));

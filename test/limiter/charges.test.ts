@@ -17,7 +17,7 @@ import { secretWith } from '../support/secrets.ts';
 import { quantile } from '../support/statistics.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** Requests that a gateway admitted during an outage of Redis are charged afterwards. */
+/** Requests that a gateway admitted during a Redis outage are charged afterwards. */
 
 const { url } = await emptyDatabase();
 const under = await redisUnderTest(url);
@@ -85,7 +85,7 @@ test('requests that were admitted based on bucket levels from before a reset cou
   expect(await under.keys.get(id)).toMatchObject({ admitted: 4 + 3 + 3 + 3 + 2 });
 });
 
-/** Random events of a key and its gateway. The gateway is not notified of a reset elsewhere. */
+/** Random events for a key and its gateway. The gateway is not notified of a reset elsewhere. */
 const HISTORY = fc.array(
   fc.oneof(
     { weight: 3, arbitrary: fc.constant('ask Redis' as const) },
@@ -163,7 +163,7 @@ test('a charge does not bring back a deleted key', async () => {
   expect(await under.redis.exists(keyOf(id))).toBe(0);
 });
 
-test('100,000 admissions of 20,000 keys are each charged once, while decisions continue', async () => {
+test('100,000 admissions for 20,000 keys are each charged once, while decisions continue', async () => {
   const limiter = new RedisLimiter(under.redis, under.inForce, { clock: () => under.now, timeoutMs: 1_000 });
   const clients = newClients();
   const keys = Array.from({ length: 20_000 }, () => createApiKey().credential);
@@ -254,7 +254,7 @@ test("lowering a key's limit reduces its debt, so its clients wait at most two m
   expect(await under.limiter.decide(key)).toMatchObject({ outcome: 'admitted' });
 });
 
-test('if the clock of Redis is set back after a reset, later admissions are charged', async () => {
+test('if the Redis clock is set back after a reset, later admissions are charged', async () => {
   const key = await under.createKey({ minute: 10, day: 100 });
   await under.limiter.decide(key);
   await under.keys.change(key.id, () => ({ ban: 'reset' }));

@@ -7,7 +7,7 @@ const { url } = await emptyDatabase();
 const TODAY = 20_000;
 
 describe.for(bothLimiters(url))('with %s', ([, open]) => {
-  test('each event of a key can be claimed once a day', async () => {
+  test('each key event can be claimed once a day', async () => {
     const under = await open();
     const { keys } = under;
     const [{ id }, { id: other }] = [await under.createKey(), await under.createKey()];

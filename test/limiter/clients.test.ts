@@ -13,7 +13,7 @@ const { url } = await emptyDatabase();
 const redis = await redisUnderTest(url);
 const MINUTE = 60;
 
-/** @param ahead by how much the clock of Redis has been set back */
+/** @param ahead by how much the Redis clock has been set back */
 function knownKeys(ahead = () => 0) {
   const monotonic = () => redis.now + ahead();
   const known = new Clients(() => redis.plans, monotonic);
@@ -65,7 +65,7 @@ test('local decisions accept no secret of a key that was deleted, disabled or ex
     redis.now += 1;
     expect(await decideInRedis(now)).toBe('unauthorized');
     expect([decideHere(now), decideHere(old)]).toEqual([undefined, undefined]);
-    // Another process of this gateway, which has older data of the key, accepts no secret either.
+    // Another process of this gateway, which has older data on the key, accepts no secret either.
     elsewhere.known.takeOver(now.id, known.known(now.id) as KnownKey, redis.now);
     expect(elsewhere.decideHere(old)).toBe(undefined);
   }
@@ -157,7 +157,7 @@ test('a secret is accepted locally for 15 minutes after Redis last accepted this
   expect([now, old].map(decideHere)).toEqual(['admitted', undefined]);
 });
 
-test('local admissions are subtracted from the levels of Redis until they are charged', async () => {
+test('local admissions are subtracted from the levels in Redis until they are charged', async () => {
   const { known, decideInRedis, decideHere } = knownKeys();
   const key = await redis.createKey({ minute: MINUTE });
   await decideInRedis(key);
@@ -188,7 +188,7 @@ test('the least recently used keys are forgotten first', async () => {
   expect(decideHere(unused)).toBe(undefined);
 });
 
-test('a later change of a key is detected even if a request holds an evicted record of it', async () => {
+test('a later change to a key is detected even if a request holds an evicted record of it', async () => {
   const { known, decideInRedis } = knownKeys();
   const key = await redis.createKey();
   const verdict = await redis.limiter.decide(key);
@@ -203,7 +203,7 @@ test('a later change of a key is detected even if a request holds an evicted rec
   expect(known.hasChangedSince(key.id, askedAt, inHand)).toBe(true);
 });
 
-test('if two processes have data of a key, the newer data is used', async () => {
+test('if two processes have data on a key, the newer data is used', async () => {
   const [first, second] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
   await first.decideInRedis(key);
@@ -216,7 +216,7 @@ test('if two processes have data of a key, the newer data is used', async () => 
   expect(redis.now).toBeGreaterThan(BEGIN);
 });
 
-test('after a change of a key, older data from another process is ignored', async () => {
+test('after a change to a key, older data from another process is ignored', async () => {
   const [worker, machine] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
   await worker.decideInRedis(key);
@@ -317,7 +317,7 @@ test('when any key may have changed, no local decision uses earlier data', async
   expect(decideHere(key)).toBe('admitted');
 });
 
-test('a change of an unused key invalidates pending replies and uses no memory', async () => {
+test('a change to an unused key invalidates pending replies and uses no memory', async () => {
   const { known, decideHere } = knownKeys();
   const [key, inUse] = [await redis.createKey(), await redis.createKey()];
   known.note(inUse, await redis.limiter.decide(inUse));
@@ -331,7 +331,7 @@ test('a change of an unused key invalidates pending replies and uses no memory',
   expect(decideHere(key)).toBe('admitted');
 });
 
-test('after the clock of Redis was set back, a change still invalidates earlier decisions', async () => {
+test('after the Redis clock was set back, a change still invalidates earlier decisions', async () => {
   let ahead = 0;
   const { known, decideInRedis, decideHere } = knownKeys(() => ahead);
   const key = await redis.createKey();
@@ -345,7 +345,7 @@ test('after the clock of Redis was set back, a change still invalidates earlier 
   expect(decideHere(key)).toBe('admitted');
 });
 
-test('after the clock of Redis was set back, another process still takes over the next decision of Redis, including a ban', async () => {
+test("after the Redis clock was set back, another process still takes over Redis' next decision, including a ban", async () => {
   let ahead = 0;
   const [worker, machine] = [knownKeys(() => ahead), knownKeys(() => ahead)];
   const key = await redis.createKey();

@@ -66,7 +66,7 @@ async function gateway() {
 
 const outcomeOf = async (verdict: Promise<Verdict>) => (await verdict).outcome;
 
-test('concurrent requests of a key that is not in memory load it once and share its tokens', async () => {
+test('concurrent requests with a key that is not in memory load it once and share its tokens', async () => {
   const { limiter, asked, createKey } = await gateway();
   const key = await createKey();
   const outcomes = await Promise.all(Array.from({ length: 7 }, () => outcomeOf(limiter.decide(key))));
@@ -116,7 +116,7 @@ test('a ban that cannot be stored is not reported to clients, and is in force on
   for (let sent = 0; sent < 7; sent++) await limiter.decide(key);
   faults.save = () => Promise.reject(new Error('disk full'));
   for (let sent = 0; sent < 2; sent++)
-    await expect(limiter.decide(key)).rejects.toThrow('The ban of the key could not be stored.');
+    await expect(limiter.decide(key)).rejects.toThrow('The ban on the key could not be stored.');
   faults.save = async () => {};
   await limiter.flush();
   await expect.poll(() => limiter.decide(key).catch((fault) => fault)).toMatchObject({ outcome: 'banned' });

@@ -40,7 +40,7 @@ const toSecret = ([digest, { until, scope, networks }]: [string, ModelSecret]): 
     networks: (networks ?? []).map((network) => parseNetwork(network) as string),
   });
 
-/** Converts a reply to the format of the model, which does not cover restrictions of secrets. */
+/** Converts a reply to the format of the model, which does not cover restrictions on secrets. */
 function withoutBounds(reply: string): string {
   const read = readReply(reply);
   if (read === undefined) return reply;

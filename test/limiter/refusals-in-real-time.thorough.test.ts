@@ -95,7 +95,7 @@ test.concurrent.for([
     const expected = Math.min(bannedAt(refused), end + 1);
     const perSecond = refused.length / (end - first);
     process.stdout.write(
-      `${count(ofPolite, 200)} of ${most.toFixed(0)} requests of patient clients were served; a client with ${perSecond.toFixed(0)} refusals a second was banned ${(end - first).toFixed(1)} s after its first refusal (by the rule: ${(expected - first).toFixed(1)} s)\n`,
+      `${count(ofPolite, 200)} of ${most.toFixed(0)} requests from patient clients were served; a client with ${perSecond.toFixed(0)} refusals a second was banned ${(end - first).toFixed(1)} s after its first refusal (by the rule: ${(expected - first).toFixed(1)} s)\n`,
     );
     expect([banned(ofPolite), banned(ofSteady)]).toEqual([undefined, undefined]);
     expect(share).toBeGreaterThan(0.983);

@@ -52,7 +52,7 @@ test('a key with more clients than places in its line is reported', () => {
   expect(run(1_500, 14).at(-1)).toMatchObject({ isSaid: true });
 });
 
-test('a key with a short line, a single burst, or clients that have left is not reported', () => {
+test('a key with a short line, a single burst, or clients that have stopped is not reported', () => {
   expect(run(45, 30).filter(({ isSaid }) => isSaid)).toEqual([]);
   expect(run(500, 20, () => false).filter(({ isSaid }) => isSaid)).toEqual([]);
   const gone = run(240, 30, (minutes) => minutes < 20);

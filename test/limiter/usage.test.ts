@@ -272,7 +272,7 @@ const steps = fc.array(
   { minLength: 1, maxLength: 30 },
 );
 
-/** Calls `see` after each burst of requests of one key. */
+/** Calls `see` after each burst of requests with one key. */
 function walkDays(
   walk: typeof steps extends fc.Arbitrary<infer S> ? S : never,
   limit: number,

@@ -4,7 +4,7 @@ import { post, send } from '../support/http.ts';
 import { scrape } from '../support/metrics.ts';
 import { startStack } from '../support/stack.ts';
 
-test("failures of the store are counted, starting from 0, and violations of the store's rules are not", async () => {
+test('store failures are counted, starting from 0, and violations of store rules are not', async () => {
   const stack = await startStack();
   const errors = async (kind: string) => (await scrape(stack.core)).sum('core_store_errors_total', { kind });
   expect([await errors('unavailable'), await errors('failed')]).toEqual([0, 0]);

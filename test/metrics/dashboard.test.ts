@@ -25,7 +25,7 @@ const GOOD_AND_BAD: Readonly<Record<string, readonly [good: number, bad: number]
   'Deadlines missed': [0, 20],
   'Cores ready': [1, 0.5],
   'Cores down': [0, 1],
-  '5xx of cores': [0.001, 1],
+  '5xx from cores': [0.001, 1],
   'p99 of a core response': [0.02, 5],
   'Store failures': [0, 0.1],
   'Unresolved core names': [0, 1],

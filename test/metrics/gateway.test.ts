@@ -114,7 +114,7 @@ test('a request without a decision is counted by reason, and each request is cou
   await redis.flushdb();
 });
 
-test('requests of one event-loop turn are counted as one call', async () => {
+test('requests in one event-loop turn are counted as one call', async () => {
   const connection = await connectedRedis(REDIS_URL);
   const calls = new CallCounts();
   const limiter = new RedisLimiter(connection, { table: DEFAULT_PLANS }, { calls });

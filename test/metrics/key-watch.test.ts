@@ -128,13 +128,13 @@ test('each event is reported once per key and UTC day', () => {
     ]);
 });
 
-test('a ban of a key far from its day limit is reported, but the key does not count as near the limit', () => {
+test('a ban on a key far from its day limit is reported, but the key does not count as near the limit', () => {
   const { note, notified, near } = watched();
   note('key', decided('banned', { limit: 10, tokens: 9 }));
   expect([notified, near()]).toEqual([[['banned', 'key']], 0]);
 });
 
-test('/metrics has the refused keys, the memory of Redis and the expiry of the certificate', async () => {
+test('/metrics has the refused keys, Redis memory and the expiry of the certificate', async () => {
   const { url: REDIS_URL } = await emptyDatabase();
   const { certFile, keyFile } = await createAuthority(undefined, 30);
   const tls = { TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile };

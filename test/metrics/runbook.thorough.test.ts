@@ -80,7 +80,7 @@ test('every ctl command of the README works as written, in order', async () => {
   }
 });
 
-test('every ctl command of the runbook works as written', async () => {
+test('every ctl command in the runbook works as written', async () => {
   const { stack } = await setUp();
   const { out: backup } = await ctl(stack, 'backup');
   const run = async (command: string) => {

@@ -259,7 +259,7 @@ test('audit entries shorten plan values and contain no secrets', async () => {
   expect((await newest()).length).toBeLessThan(100);
 });
 
-test('plan fields written by a restore are recorded with its actor, not as an edit by hand', async () => {
+test('plan fields written by a restore are recorded with its actor, not as a manual edit', async () => {
   const stack = await fresh();
   await redis.hdel('gateway:plans', 'pro.day');
   const page = { plans: { 'pro.day': '12345' } };

@@ -91,7 +91,7 @@ test('hundreds of keys of every kind are restored unchanged, and a second restor
   expect([...(await answers(other, [own, big, banned])).values()]).toEqual([401, 401, 401]);
   const restored = await ctlProcess(operatorOf(other), ['restore'], file).ended;
   expect(restored).toMatchObject({ code: 0, err: '' });
-  expect(restored.out).toMatch(/^Keys restored: 210\. Fields of plans restored: \d+\.\n$/);
+  expect(restored.out).toMatch(/^Keys restored: 210\. Plan fields restored: \d+\.\n$/);
   expect(await contents()).toEqual(before);
   expect(await redis.hgetall('gateway:plans')).toEqual(plans);
   expect(await get(stack, '/keys?limit=50')).toMatchObject({
@@ -153,7 +153,7 @@ test('a restore adds missing plan fields, and keeps and reports those that diffe
   const { code, out } = await ctlReading(stack, file, 'restore');
   expect([code, out]).toEqual([
     0,
-    'Keys restored: 0. Fields of plans restored: 1.\nNot changed: free.day is 1002, but was 1001 in the backup.\n',
+    'Keys restored: 0. Plan fields restored: 1.\nNot changed: free.day is 1002, but was 1001 in the backup.\n',
   ]);
   expect(await get(stack, '/plans')).toMatchObject({ free: { minute: 61, day: 1_002 } });
 });

@@ -96,7 +96,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     expect(await bannedIn(stack, key)).toBe(150);
   });
 
-  test('every list shows the ban of a key, and its usage by minute counts the requests that the ban refused', async () => {
+  test('every list shows the ban on a key, and its usage by minute counts the requests that the ban refused', async () => {
     const [key, other] = [await banned(stack), await stack.issueKey({ minute: 1 })];
     await refused(stack, key, 7);
     for (let sent = 0; sent < 2; sent++) await ask(stack, other);
@@ -143,7 +143,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   });
 });
 
-test('refusals of two gateways are summed, and ctl shows when the ban ends, its number in the series, and its refusals', async () => {
+test('refusals by two gateways are summed, and ctl shows when the ban ends, its number in the series, and its refusals', async () => {
   const [stack, other] = [await startStack(withRedis), await startStack(withRedis)];
   const key = await banned(stack, { name: 'loud' });
   await refused(stack, key, 1_003);
@@ -179,7 +179,7 @@ test('refusals of two gateways are summed, and ctl shows when the ban ends, its 
   );
 });
 
-test('refusals of all workers are summed, and requests of tagged keys are found on all of them', async () => {
+test('refusals by all workers are summed, and requests with tagged keys are found on all of them', async () => {
   const workers = await startWorkers();
   const key = await workers.issueKey({ plan: 'pro', tags: { customer: 'acme' } });
   await workers.change('PUT', `/keys/${idOf(key)}/ban`, { seconds: 100, reason: 'a test' });

@@ -84,7 +84,7 @@ test('a change to unusual plan values prints a warning first', async () => {
   );
 });
 
-test('shadow mode is announced before it is set, and then shown in the table of plans', async () => {
+test('shadow mode is announced before it is set, and then shown in the plan table', async () => {
   const set = await ctl('plans', 'set', 'business', '--mode', 'shadow');
   expect(set.err).toMatch(/^business\.mode {2}enforce -> shadow$/m);
   expect(set.err).toContain('Note: in shadow mode the plan refuses nothing');

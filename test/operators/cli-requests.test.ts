@@ -115,7 +115,7 @@ test('--key finds a revoked key by its id or name; if given a whole key, it send
   expect(JSON.stringify(stack.log)).not.toContain(key.slice(16));
 });
 
-test('while Redis hangs, --key finds requests of a key by its id, with the cause of a failed read, and asks for the id in place of a name', async () => {
+test('while Redis hangs, --key finds requests with a key by its id, with the cause of a failed read, and asks for the id in place of a name', async () => {
   const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url });
   const key = await stack.issueKey({ name: 'acme' });
@@ -131,7 +131,7 @@ test('while Redis hangs, --key finds requests of a key by its id, with the cause
   const { code, out } = await ctl(stack, 'requests', '--key', idOf(key), '--why');
   expect([code, out]).toEqual([
     0,
-    expect.stringMatching(/of-limits\n.*usage of the key could not be read[\s\S]*before-the-outage/),
+    expect.stringMatching(/of-limits\n.*key's usage could not be read[\s\S]*before-the-outage/),
   ]);
   server.resume();
 });
@@ -194,7 +194,7 @@ test('--follow waits for a gateway that does not respond', async () => {
   await started.stop();
 });
 
-test('--follow with a tag shows only requests of keys with that tag, and continues after an outage of Redis', async () => {
+test('--follow with a tag shows only requests with keys that have that tag, and continues after a Redis outage', async () => {
   const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url });
   const [key, other] = [await stack.issueKey({ tags: { customer: 'acme' } }), await stack.issueKey()];

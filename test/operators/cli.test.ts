@@ -111,7 +111,7 @@ test('ctl tokens creates, lists and revokes tokens, and the name of a token is t
   expect((await ctlWith(asAnn, 'plans', 'show')).code).toBe(1);
   expect((await ctl(stack, 'tokens', 'revoke', id, '--yes')).code).toBe(3);
   const { text } = await stack.admin('GET', '/plans', undefined, { key: undefined });
-  expect(text).toContain('The token of this service is required.');
+  expect(text).toContain('A token for this service is required.');
 });
 
 test('ctl doctor reports a hanging gateway within seconds', async () => {

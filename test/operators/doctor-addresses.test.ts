@@ -7,7 +7,7 @@ import { get } from '../support/operators.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { startWorkers } from '../support/workers.ts';
 
-/** Tests what `ctl doctor` reports about the addresses of clients. */
+/** Tests what `ctl doctor` reports about client addresses. */
 
 const REQUESTS = 100;
 
@@ -69,7 +69,7 @@ test.for([
   await expect.poll(() => findingsOf(stack)).toEqual([expect.stringMatching(finding)]);
 });
 
-test('the doctor counts the requests of all workers', async () => {
+test('the doctor counts the requests on all workers', async () => {
   const workers = await startWorkers(TRUSTING);
   await ask(workers.gateway, ['10.1.2.3']);
   const finding = expect.stringMatching('^warning: all are private');

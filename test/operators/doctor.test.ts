@@ -153,7 +153,7 @@ test('the doctor reports an unreachable Redis and an unreachable core', async ()
   ]);
 });
 
-test('the doctor reports the default user of Redis', async () => {
+test('the doctor reports the Redis default user', async () => {
   const plain = await ownRedis({ appendonly: 'yes', dir: await temporaryFolder() });
   expect(await badOf(await startStack({ REDIS_URL: plain.url, REDIS_TIMEOUT_MS: '2000' }))).toEqual([
     expect.objectContaining({ about: 'redis user', status: 'warning' }),
@@ -369,7 +369,7 @@ test('a core that becomes ready slowly and then does not answer a read is named'
   expect(about).toMatchObject([{ about: `core ${core}`, found: 'does not answer' }]);
 });
 
-test('a fault in the data of a key is reported in the same way everywhere, until the doctor finds that it is fixed', async () => {
+test("a fault in a key's data is reported in the same way everywhere, until the doctor finds that it is fixed", async () => {
   const { redis, stack } = await setUp();
   const id = await issueId(stack);
   await redis.hset(hashOf(id), 'plan', 'gold');

@@ -57,7 +57,7 @@ const LOST_LIMITS = [
 describe('with two gateways', async () => {
   const [stack, other] = await Promise.all([startStack(withRedis), startStack(withRedis)]);
 
-  test.concurrent('decisions and changes by a gateway are not mistaken for edits by hand', async ({ expect }) => {
+  test.concurrent('decisions and changes by a gateway are not mistaken for manual edits', async ({ expect }) => {
     const key = await stack.issueKey({ minute: 2, day: 100 });
     const id = idOf(key);
     for (let sent = 0; sent < 4; sent++) await ask(stack, key);
@@ -74,7 +74,7 @@ describe('with two gateways', async () => {
     expect((await auditOf(stack, id)).filter((entries) => entries.startsWith('by hand'))).toEqual([]);
   });
 
-  test.concurrent(`an edit by hand is recorded once, by one of two gateways: ${Object.keys(EDITS).join(', ')}`, async ({
+  test.concurrent(`a manual edit is recorded once, by one of two gateways: ${Object.keys(EDITS).join(', ')}`, async ({
     expect,
   }) => {
     const edited = new Map<string, string>();
@@ -161,7 +161,7 @@ describe('with two gateways', async () => {
   });
 });
 
-test('an edit by hand is recorded before a change that overwrites it', async () => {
+test('a manual edit is recorded before a change that overwrites it', async () => {
   const under = await redisUnderTest(REDIS_URL);
   const { id } = await under.createKey();
   await redis.hset(hashOf(id), { minute: '7', banned_until: inSeconds(600) });

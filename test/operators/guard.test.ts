@@ -177,7 +177,7 @@ test.for([
 
 test.for([
   [{ ACTOR_HEADER: HEADER }, 'TRUSTED_PROXIES: is required with ACTOR_HEADER'],
-  [{ ACTOR_HEADER: 'a b', TRUSTED_PROXIES: '127.0.0.1' }, 'ACTOR_HEADER: must be the name of a header'],
+  [{ ACTOR_HEADER: 'a b', TRUSTED_PROXIES: '127.0.0.1' }, 'ACTOR_HEADER: must be a header name'],
   [{ ACTOR_HEADER: 'Cookie', TRUSTED_PROXIES: '127.0.0.1' }, 'ACTOR_HEADER: must not be a header that holds a secret'],
 ] as const)('the setting %j is refused', ([settings, message]) => {
   expect(() => readGatewaySettings(settings)).toThrow(message);

@@ -80,7 +80,7 @@ test('a start on a full disk fails with a message and leaves no file behind; a l
 
 test('a service cannot be created with an empty list of tokens or with an empty token', () => {
   for (const tokens of [[], [''], ['token-of-the-tests', '']])
-    expect(() => bearerTokens(() => tokens)).toThrow('The token of a service must not be empty.');
+    expect(() => bearerTokens(() => tokens)).toThrow('A service token must not be empty.');
 });
 
 const LONG = 'x'.repeat(16);

@@ -64,7 +64,7 @@ test('a rollback takes effect everywhere within a second', TIMED, async () => {
   print('rollback', await spread(key, (answer) => !hasLimit(6_000)(answer)));
 });
 
-test('an edit of a plan refunds no tokens on any gateway', async () => {
+test('an edit to a plan refunds no tokens on any gateway', async () => {
   const key = await first.issueKey({ plan: 'pro' });
   for (let sent = 0; sent < 20; sent++) await ask(first, key);
   const before = dayLeft(await ask(first, key));

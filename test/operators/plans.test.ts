@@ -139,7 +139,7 @@ test('a rollback is refused if there is a later change, or if the fields were ov
   expect(await plansOf(stack)).toMatchObject({ free: { minute: 90 }, pro: { minute: 320 } });
 });
 
-test('a change by hand changes the version, is recorded once, and can be reverted', async () => {
+test('a manual change updates the version, is recorded once, and can be reverted', async () => {
   const stack = await fresh();
   const version = await versionOf(stack);
   await sleep(600);
@@ -151,7 +151,7 @@ test('a change by hand changes the version, is recorded once, and can be reverte
     { author: 'unknown', action: 'by hand', changes: [{ field: 'free.minute', from: '60', to: '77' }] },
   ]);
   expect((await stack.admin('POST', '/plans/rollback', {})).json).toMatchObject({ free: { minute: 60 } });
-  // A change by hand is also recorded if another change follows at once.
+  // A manual change is also recorded if another change follows at once.
   await redis.hset('gateway:plans', 'pro.minute', '311');
   await patch(stack, 'pro', { minute: 312 });
   expect((await historyOf(stack, '?limit=2')).map(({ action, changes }) => [action, changes])).toEqual([
@@ -170,7 +170,7 @@ test('a rollback does not restore an invalid limit', async () => {
   });
 });
 
-test('four gateways record a change by hand once, and record an API change only as an API change', async () => {
+test('four gateways record a manual change once, and an API change only as an API change', async () => {
   const first = await fresh();
   const others = await Promise.all(Array.from({ length: 3 }, () => startStack(withRedis)));
   await sleep(700);
@@ -237,7 +237,7 @@ test('ctl plans try reads all pages and lists the keys with the most refusals fi
   expect([code, err]).toEqual([0, '']);
   expect(out).toMatch(/90 +0 +51 {2}key 1050\n\S+ +50 +0 +11 {2}key 7\n\n/);
   expect(out).toContain(
-    'In the last hour, at least 62 of 1238 requests would have been refused, from at least 2 of 1100 keys of free.',
+    'In the last hour, at least 62 of 1238 requests would have been refused, from at least 2 of 1100 keys on the free plan.',
   );
 });
 

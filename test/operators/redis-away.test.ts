@@ -47,7 +47,7 @@ test('without Redis, the admin listener answers 503 with the reason, and no dige
   expect(JSON.stringify(stack.log)).not.toMatch(/secret:|secretive/);
 });
 
-test('a reset during an outage of Redis gets 503 and is not made once Redis is back', async () => {
+test('a reset during a Redis outage gets 503 and is not made once Redis is back', async () => {
   const server = await ownRedis({ appendonly: 'yes', dir: await temporaryFolder() });
   const stack = await startStack({ REDIS_URL: server.url });
   const key = await stack.issueKey();
@@ -128,7 +128,7 @@ const REPEATABLE = {
 const deleted = async (stack: Stack, paths: readonly string[]) =>
   await Promise.all(paths.map(async (path) => (await stack.admin('DELETE', path)).status));
 
-test('a revocation gets 503 on every gateway until a replica has it, and 404 after that', async () => {
+test('a revocation gets 503 on every gateway until a replica has received it, and 404 after that', async () => {
   const { url, replica, stack: one } = await setUp();
   const other = await startStack(onRedis(url));
   const id = await issueId(one);
@@ -178,7 +178,7 @@ test('if no replica has a new key or token, the error names it, because nobody h
   ]);
 });
 
-test('a restored key gets 503 until a replica has it, even when the restore is repeated', async () => {
+test('a restored key gets 503 until a replica has received it, even when the restore is repeated', async () => {
   const { redis, replica, stack } = await setUp();
   const id = await issueId(stack);
   const page = (await stack.admin('GET', '/backup')).json as { at: string; keys: unknown[] };
@@ -191,7 +191,7 @@ test('a restored key gets 503 until a replica has it, even when the restore is r
   await expect.poll(async () => (await restored()).json).toMatchObject({ restored: 0, present: 1 });
 });
 
-test('a reset that no replica has gets 503 with a note that it was made, and is safe to repeat', async () => {
+test('a reset that no replica has received gets 503 with a note that it was made, and is safe to repeat', async () => {
   const { replica, stack } = await setUp();
   const id = await issueId(stack);
   await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 600 });
@@ -203,7 +203,7 @@ test('a reset that no replica has gets 503 with a note that it was made, and is 
   expect(await viewOf(stack, id)).toMatchObject({ state: 'active' });
 });
 
-test('a rollback that no replica has can be repeated, and the change stays rolled back', async () => {
+test('a rollback that no replica has received can be repeated, and the change stays rolled back', async () => {
   const { replica, stack } = await setUp();
   await stack.admin('PATCH', '/plans/free', { minute: 1 });
   const minute = async () => (await get<{ free: { minute: number } }>(stack, '/plans')).free.minute;

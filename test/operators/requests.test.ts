@@ -216,7 +216,7 @@ test('answers have a Server-Timing header only if SERVER_TIMING is set', async (
   expect((await ask(hidden, await hidden.issueKey())).headers).not.toHaveProperty('server-timing');
 });
 
-test('a failure of the core is listed once with its cause', async () => {
+test('a core failure is listed once with its cause', async () => {
   const stack = await startStack({ CORE_URL: 'http://127.0.0.1:1' });
   const failed = await ask(stack, await stack.issueKey());
   expect(failed.status).toBe(502);
@@ -226,7 +226,7 @@ test('a failure of the core is listed once with its cause', async () => {
   expect((await found(stack)).requests).toHaveLength(1);
 });
 
-test('an error of the core is found by its code, with advice for the client', async () => {
+test('an error from the core is found by its code, with advice for the client', async () => {
   const stack = await startStack();
   const id = randomUUID();
   const sent = await post(
@@ -268,7 +268,7 @@ describe('with two gateways of two workers each', async () => {
     await eventually(() => findingsOn(there)).toEqual([undefined, undefined]);
   });
 
-  test('requests of two gateways are merged, and a hanging gateway is listed as missing, by ctl as well', async () => {
+  test('requests on two gateways are merged, and a hanging gateway is listed as missing, by ctl as well', async () => {
     const key = await here.issueKey();
     const pids = new Set<number>();
     const list = async () => (await here.admin(`/requests?keyId=${idOf(key)}&limit=200`)).json as RequestsAnswer;

@@ -196,7 +196,7 @@ test('the command line rejects a file that is not a backup, and skips invalid li
     const { code, out, err } = await ctlReading(shared, lines.join('\n'), 'restore');
     expect([code, err]).toEqual([1, '']);
     expect(out.split('\n')).toEqual([
-      'Keys restored: 1. Fields of plans restored: 0.',
+      'Keys restored: 1. Plan fields restored: 0.',
       'Rejected: line 2: It is not a line of a backup.',
       'Rejected: line 3: It is not a line of a backup.',
       'Rejected: line 4: It is too long.',
@@ -226,7 +226,7 @@ test('a repeated key in a file is rejected, and with --strict nothing is restore
   expect([strict.code, strict.out]).toEqual([1, `${line}\nNothing was restored.\n`]);
   expect((await shared.admin('GET', `/keys/${other}`)).status).toBe(404);
   const { code, out } = await ctlReading(shared, file, 'restore');
-  expect([code, out]).toEqual([1, `Keys restored: 2. Fields of plans restored: 0.\n${line}\n`]);
+  expect([code, out]).toEqual([1, `Keys restored: 2. Plan fields restored: 0.\n${line}\n`]);
   for (const one of [id, other]) await shared.admin('DELETE', `/keys/${one}`);
 });
 

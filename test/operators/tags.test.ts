@@ -43,7 +43,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     expect(await tagsOf(stack, await stack.issueKey({ tags: {} }))).toBeUndefined();
   });
 
-  test('the audit log has each change of tags with old and new values, but no update without effect', async () => {
+  test('the audit log has each change to tags with old and new values, but no update without effect', async () => {
     const key = await stack.issueKey({ tags: { env: 'prod', customer: 'acme' } });
     await change(stack, key, { tags: { customer: 'acme', env: 'test' } });
     await change(stack, key, { tags: { env: 'test', customer: 'acme' } });
@@ -234,7 +234,7 @@ test('a key typed by hand with invalid tags works and is backed up without them'
   expect(keys.find(({ id }) => id === idOf(key))?.fields).not.toHaveProperty('tags');
 });
 
-test('requests of a tagged key are found among many others', async () => {
+test('requests with a tagged key are found among many others', async () => {
   const stack = await startStack();
   const [tagged, other] = [await stack.issueKey({ tags: ACME }), await stack.issueKey({ minute: 9_000 })];
   await ask(stack, tagged);

@@ -56,7 +56,7 @@ test('a key that was typed by hand is adopted once and works like any other', as
   expect((await auditOf(id)).filter((entry) => entry === 'by hand: key.create')).toHaveLength(1);
 });
 
-test('a change of a typed key is recorded after its adoption', async () => {
+test('a change to a typed key is recorded after its adoption', async () => {
   const { id } = await type(GOOD);
   await stack.admin('PATCH', `/keys/${id}`, { name: 'mine' });
   expect(await auditOf(id)).toEqual(['api: key.change', 'by hand: key.create']);

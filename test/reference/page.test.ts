@@ -40,7 +40,7 @@ test('an error links to its entry in the reference, which says what to do', asyn
     [() => send(`${gateway}/v1/pets`, { key }), 200, undefined],
     [() => send(`${gateway}/v1/pets`, { key }), 429, '</docs#error-rate_limit_exceeded>; rel="help"'],
     [() => send(`${gateway}/v1/../pets`, { key }), 400, '</docs#error-invalid_request>; rel="help"'],
-    // Errors of the core.
+    // Core errors.
     [() => send(`${gateway}/v1/pets?limit=0`, { key: free }), 400, '</docs#error-invalid_parameter>; rel="help"'],
     [
       () => send(`${gateway}/v1/pets/999999`, { key: free }),

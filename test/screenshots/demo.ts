@@ -7,7 +7,7 @@ import { readGatewaySettings } from '../../gateway/config.ts';
 import { createLogger } from '../../shared/process/logger.ts';
 import { startGateway } from '../support/one-process.ts';
 
-/** A gateway with 35 days of usage and a busy hour. A clock that is moved forward creates them in seconds. */
+/** A gateway with 35 days of usage and a busy hour. Moving the clock forward creates this data in seconds. */
 
 export interface Demo {
   readonly gateway: string;
@@ -28,7 +28,7 @@ export const DEMO_TOKEN = 'token-of-the-demo';
 const [MINUTE_MS, DAY_MS] = [60_000, 86_400_000];
 const [DAYS, MINUTES] = [35, 60];
 
-/** The number of requests of each key on a day, and in a minute of the last hour. */
+/** The number of requests with each key on a day, and in a minute of the last hour. */
 const CLIENTS = [
   { name: 'acme web shop', plan: 'pro', aDay: 600, aMinute: 24 },
   { name: 'globex warehouse', plan: 'business', aDay: 90, aMinute: 42 },

@@ -16,7 +16,7 @@ const PIECES = [
 
 /**
  * Makes one change at a random position: inserts a piece, replaces a byte, removes, duplicates or upper-cases a range,
- * truncates the text, or replaces the rest with the end of another stream.
+ * truncates the stream, or replaces the rest with the end of another stream.
  */
 function change(text: string, roll: Dice, other: string): string {
   const at = roll(text.length + 1);

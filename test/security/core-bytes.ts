@@ -55,7 +55,7 @@ function faultsOfHead(line: string, headers: readonly [string, string][]): strin
     faults.push(`a Connection header other than the gateway's: ${line}`);
   const twice = names.filter((name, at) => names.indexOf(name) !== at && name !== 'x');
   if (twice.length > 0) faults.push(`${twice.join(', ')} more than once: ${line}`);
-  if (ONCE.some((name) => !names.includes(name))) faults.push(`a missing header of the gateway: ${line}`);
+  if (ONCE.some((name) => !names.includes(name))) faults.push(`a missing gateway header: ${line}`);
   if (!line.startsWith('POST') && names.includes('content-length')) faults.push(`a body in a ${line}`);
   return faults;
 }

@@ -26,16 +26,16 @@ test('of all hostile byte streams, the core receives exactly the admitted reques
   );
   expect(faults).toEqual([]);
   expect(received.join('')).not.toMatch(/admin|6\.6\.6\.6|evil/);
-  // The core received all answered requests. It may also have received requests of clients that had left.
+  // The core received all answered requests. It may also have received requests from clients that had disconnected.
   const withStatus = (wanted: number) => decided.filter(({ status }) => status === wanted).length;
   expect(forwarded).toBeGreaterThanOrEqual(withStatus(200));
   expect(forwarded).toBeLessThanOrEqual(withStatus(200) + withStatus(499));
   // The corpus must contain requests that are forwarded, and many more that are refused.
   expect(forwarded).toBeGreaterThan(100);
   expect(requests.length - decided.length).toBeGreaterThan(3_000);
-  // A 505 is the fault of the client.
+  // A 505 is the client's fault.
   expect(requests.filter(({ status }) => Number(status) >= 500 && status !== 505)).toEqual([]);
-  // The client may leave before the answer.
+  // The client may disconnect before it gets the answer.
   const begun = ['', 'HTTP/1.1 100 Continue\r\n\r\n'];
   expect([...answers.values()].filter((answer) => !begun.includes(answer) && !ANSWER.test(answer))).toEqual([]);
 });
@@ -65,11 +65,7 @@ test.for([
     `a Connection header other than the gateway's: ${LINE}`,
   ],
   ['two hosts', request('/v1/pets', 'host: b'), `host more than once: ${LINE}`],
-  [
-    'a missing header of the gateway',
-    request().replace('traceparent: t\r\n', ''),
-    `a missing header of the gateway: ${LINE}`,
-  ],
+  ['a missing gateway header', request().replace('traceparent: t\r\n', ''), `a missing gateway header: ${LINE}`],
 ] as const)('the corpus check detects that the core received %s', ([, bytes, fault]) => {
   expect(judge([bytes], decidedOnce).faults).toContain(fault);
 });

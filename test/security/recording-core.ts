@@ -3,7 +3,7 @@ import { bareCore } from '../support/faulty-core.ts';
 
 /**
  * Starts a core that uses Node's parser and answers every request.
- * @returns its URL, and a function that returns all received bytes, one text per connection
+ * @returns its URL, and a function that returns all received bytes, one string per connection
  */
 export async function recordingCore() {
   const connections: Buffer[][] = [];

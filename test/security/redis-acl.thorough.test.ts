@@ -62,7 +62,7 @@ async function restoreOne(stack: Stack): Promise<void> {
   expect((await stack.admin('POST', '/restore', page)).json).toMatchObject({ revoked: 1 });
 }
 
-/** Calls the other operations of operators. */
+/** Calls the remaining operations for operators. */
 async function operate(stack: Stack, id: string | undefined): Promise<void> {
   for (const [status, method, path, body] of [
     [200, 'PATCH', `/keys/${id}`, { disabled: true, expiresAt: '2100-01-01T00:00:00Z' }],

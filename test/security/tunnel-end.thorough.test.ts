@@ -130,7 +130,7 @@ test('a WebSocket counts as a connection of its address', async () => {
   await expect.poll(ask).toBe(200);
 });
 
-test('the core receives no handshake of a client that left before the decision', async () => {
+test('the core receives no handshake from a client that disconnected before the decision', async () => {
   const proxy = await startFaultProxy(redisUrl);
   const { core, stack, key } = await live({ REDIS_URL: proxy.url, REDIS_TIMEOUT_MS: '2000' });
   proxy.set({ kind: 'delay', ms: 300 });

@@ -6,7 +6,7 @@ import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { connectRaw } from '../support/raw-client.ts';
 
-/** Unread answers and unfinished requests fill the buffers of connections, but not the memory of the server. */
+/** Unread answers and unfinished requests fill connection buffers, but not the server's memory. */
 
 const MEGABYTE = 1_000_000;
 /** The kernel buffers less than 6 MB per connection. */

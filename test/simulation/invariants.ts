@@ -9,7 +9,7 @@ export const INVARIANTS = {
   'local limit': 'without Redis, a gateway admits at most the limit, starting from its last known level',
   'never charged twice': 'no local admission is charged twice',
   charged: 'a local admission is charged within 2 s of contact, until the bucket is one minute limit below zero',
-  'binds here': 'an acknowledged change is in force for every later answer of the gateway that acknowledged it',
+  'binds here': 'an acknowledged change is in force for every later answer from the gateway that acknowledged it',
   'binds everywhere':
     'an acknowledged change is in force on other gateways within 1 s of contact, even if contact is lost later',
   'polite is not banned': 'a client that waits until the retry time of each refusal is never banned',

@@ -26,7 +26,7 @@ class Buckets {
   }
 }
 
-/** Reads the numbers in a verdict of decide.lua, with the levels in fractions of a token. */
+/** Reads the numbers in a verdict from decide.lua, with the levels in fractions of a token. */
 function read(text: string) {
   const { outcome = text, now = 0, buckets, retryAt = 0, isBannedByOperator = false } = readReply(text) ?? {};
   const [minute, day] = buckets ?? [NO_BUCKET, NO_BUCKET];
@@ -50,7 +50,7 @@ type Charge = NonNullable<DecideCall['asked'][number]['charge']>;
 /** Checks what Redis does and what clients and operators see. Keeps the first violation of an invariant. */
 export class Judge implements Observer {
   violation: Violation | undefined;
-  /** The rate of the client that hammers, if there is one, as a multiple of its limit. */
+  /** The rate of the client that ignores its limit, if there is one, as a multiple of that limit. */
   hammerTimes: number | undefined;
   readonly #time: VirtualTime;
   readonly #ids: readonly string[];
@@ -83,7 +83,7 @@ export class Judge implements Observer {
     this.violation ??= { invariant, at: this.#time.now, message };
   }
 
-  // Actions of Redis.
+  // What Redis does.
 
   decided({ gateway, now, asked, verdicts }: DecideCall): void {
     const rest = [...verdicts];
@@ -215,16 +215,17 @@ export class Judge implements Observer {
     const now = this.#time.microseconds;
     const limits = [minute?.limit ?? 0, day?.limit ?? 0] as const;
     const name = `g${gateway} ${id}`;
-    // After a change of the limit, the count restarts, because it is unknown how long each limit was in force.
+    // After a change to the limit, the count restarts, because it is unknown how long each limit was in force.
     const bounds = {
-      'since the last reply of Redis': this.#in(this.#lastReplies, name),
+      "since Redis' last reply": this.#in(this.#lastReplies, name),
       'without Redis': this.#in(this.#localOnly, `${name} ${limits}`),
     };
     for (const [since, buckets] of Object.entries(bounds)) {
       if (buckets.minute.takeToken(now, limits[0]) && buckets.day.takeToken(now, limits[1])) continue;
       // A charge with an unknown outcome is never repeated, so its tokens may be returned. Such charges are counted.
       const isExcused = since === 'without Redis' && this.#count(`${name} given back`) <= this.#unknownFates();
-      if (!isExcused) this.fail('local limit', `g${gateway} admitted more requests of k${key} ${since} than allowed.`);
+      if (!isExcused)
+        this.fail('local limit', `g${gateway} admitted more requests with k${key} ${since} than allowed.`);
     }
   }
 
@@ -294,7 +295,7 @@ export class Judge implements Observer {
 
   // The passage of time.
 
-  /** Call this whenever the contact of a gateway with Redis may have changed. */
+  /** Call this whenever a gateway's contact with Redis may have changed. */
   sees(gateway: number, isWell: boolean): void {
     const intervals = this.#contacts[gateway] ?? [];
     const last = intervals.at(-1);

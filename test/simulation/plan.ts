@@ -22,7 +22,7 @@ export interface ClientStep extends At {
   readonly kind: (typeof CLIENTS)[number];
   readonly key: number;
   readonly forMs: number;
-  /** The rate of a client that hammers, as a multiple of the minute limit. */
+  /** The request rate of a client of the kind `hammers`, as a multiple of the minute limit. */
   readonly times: number;
   readonly seed: string;
 }
@@ -61,7 +61,10 @@ export interface Plan {
   readonly steps: readonly Step[];
 }
 
-/** Operators do not change these two keys. One has a single polite client, the other a single client that hammers. */
+/**
+ * Operators do not change these two keys. One has a single polite client, the other a single client that ignores its
+ * limit.
+ */
 export const [LONE_KEY, HAMMERED_KEY] = [0, 1];
 /** Operators change these two keys: one has its own limit, the other the limit of its plan. */
 const [OWN_LIMIT_KEY, PLAN_LIMIT_KEY] = [2, 3];

@@ -1,4 +1,7 @@
-/** A token bucket that counts fractions of a token. A token has one for each microsecond of the window. */
+/**
+ * A token bucket that counts fractions of a token. The number of fractions in a token is the number of microseconds in
+ * the window.
+ */
 export class ReferenceBucket {
   readonly #window: number;
   #level: number | undefined;

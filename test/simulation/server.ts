@@ -2,10 +2,10 @@ import { EventEmitter } from 'node:events';
 import { Command, type Redis, ReplyError } from 'ioredis';
 import type { VirtualTime } from './virtual-time.ts';
 
-/** A call of decide.lua that Redis has executed. */
+/** A call to decide.lua that Redis has executed. */
 export interface DecideCall {
   readonly gateway: string;
-  /** The time of Redis in microseconds. */
+  /** The Redis time in microseconds. */
   readonly now: number;
   readonly asked: readonly {
     readonly id: string;
@@ -81,7 +81,7 @@ export class Server {
     this.#observer.restored(replica.known);
   }
 
-  /** Executes a command when it arrives. @returns its reply, and the call if it was one of decide.lua */
+  /** Executes a command when it arrives. @returns its reply, and the call if it was one to decide.lua */
   async run(gateway: string, command: Command): Promise<{ reply: unknown; call?: DecideCall }> {
     const { name } = command;
     const args = command.args as string[];

@@ -98,7 +98,7 @@ export class SoakRecord {
     if (line.includes('"code":"internal_error"') || line.includes('"level":60')) this.broke(`in the log: ${line}`);
   }
 
-  /** Checks a line of a gateway's log. A period of local decisions counts as an outage of Redis, whatever caused it. */
+  /** Checks a line of a gateway's log. A period of local decisions counts as a Redis outage, whatever caused it. */
   loggedByGateway(gateway: string, line: string): void {
     this.logged(line);
     if (line.includes('"mode":"local"')) this.count('local decisions');

@@ -25,7 +25,7 @@ Faults, in turn: ${FAULTS.map(({ name }) => name).join(', ')}.
 Prints a table at the end, and exits with 1 if a promise was broken.
 `;
 
-/** The time within which everything recovers from a fault of a core or of Redis. */
+/** The time within which everything recovers from a core or Redis fault. */
 const SETTLE_MS = 4_000;
 const PROGRESS_EVERY_MS = 5_000;
 /** How much a process may have grown when the load is over. */

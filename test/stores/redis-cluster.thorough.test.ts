@@ -93,7 +93,7 @@ const CHANGES: [what: string, of: (id: string) => Change, actions: string[]][] =
 
 describe.for(CHANGES)('a gateway that %s', ([, of, actions]) => {
   test.for([true, false])(
-    'leaves each audit entry exactly once if it is killed at any step (its last call was sent: %s)',
+    'leaves exactly one copy of each audit entry in the log, even if it is killed at any step (its last call was sent: %s)',
     async (isSent) => {
       const made: boolean[] = [];
       for (let calls = 1; ; calls++) {
@@ -205,7 +205,7 @@ test('on a cluster, the index is rebuilt from all nodes', async () => {
   expect(await storage.isEmpty()).toBe(false);
 });
 
-test('while the slot of a key migrates, changes to the key are made with their audit entries or refused', async () => {
+test("while a key's slot migrates, changes to the key are made with their audit entries or refused", async () => {
   const id = newKey();
   await storage.change(issuing(id));
   const slot = slotOf(`{${id}}`);
@@ -232,7 +232,7 @@ test('while the slot of a key migrates, changes to the key are made with their a
   expect(made.at(-1)).toBe(true);
 });
 
-test('while the node of the audit log is down, changes on other nodes are made, and their entries are added later', async () => {
+test("while the audit log's node is down, changes on other nodes are made, and their entries are added later", async () => {
   const node = await cluster.ownerOf(slotOf('gateway:activity'));
   for (const name of ['gateway:outboxes', 'gateway:tokens']) expect(await cluster.ownerOf(slotOf(name))).not.toBe(node);
   node.server.pause();

@@ -22,7 +22,7 @@ const put = (id: string, set: Record<string, string | undefined>) => ({
   entries: [{ log: 'audit' as const, fields: { target: id } }],
 });
 
-test('the changes of one turn of the event loop share a commit, and only a failed change is rolled back', async () => {
+test('the changes in one turn of the event loop share a commit, and only a failed change is rolled back', async () => {
   const { storage, folder } = await open();
   await storage.change(put('first', { name: 'first' }));
   const before = await commitsIn(join(folder, 'gateway.db-wal'));
@@ -119,7 +119,7 @@ test.runIf(process.getuid?.() === 0)(
     await chmod(folder, 0o755);
     for (const file of ['gateway.db', 'gateway.db-wal']) await chmod(join(folder, file), 0o644);
     const start = async () => (await startProcess(process.execPath, [WRITER, folder], {}, { uid: 65_534 }).ended).err;
-    expect(await start()).toContain(`The lock of DATA_DIR ${folder} cannot be read`);
+    expect(await start()).toContain(`The lock file in DATA_DIR ${folder} cannot be read`);
     await chmod(join(folder, 'lock'), 0o644);
     expect(await start()).toContain(`process ${process.pid}.`);
   },

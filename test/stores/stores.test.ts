@@ -74,7 +74,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     expect(made.splice(0)).toEqual([true, false, false]);
   });
 
-  /** Actions of operators, each with its audit entry and a check of its result. After a fault, each can be repeated. */
+  /** Operators' actions, each with its audit entry and a check of its result. After a fault, each can be repeated. */
   const DEEDS = {
     async issue(storage: Storage, sound: Storage) {
       const { id, digest } = createApiKey().credential;

@@ -9,6 +9,6 @@ export const pageOf = async (stack: Stack, query = ''): Promise<ActivityAnswer> 
 /** Newest first. */
 export const activityOf = async (stack: Stack, query = '') => (await pageOf(stack, query)).activity;
 
-/** The origin and the action of each change of a target, newest first. */
+/** The origin and the action of each change to a target, newest first. */
 export const auditOf = async (stack: Stack, id: string) =>
   (await activityOf(stack)).filter(({ target }) => target === id).map(({ action, via }) => `${via}: ${action}`);

@@ -83,7 +83,7 @@ export async function takeKey(page: Page): Promise<string> {
   return key;
 }
 
-/** A row of a table, by the table's name and a text in the row. */
+/** A row of a table, by the table's name and some text in the row. */
 export const rowOf = (page: Page, table: string, text: string): Locator =>
   page.getByRole('table', { name: table, exact: true }).locator('tbody tr', { hasText: text });
 

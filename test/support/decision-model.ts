@@ -23,7 +23,7 @@ export interface ModelRecord {
   day?: number | undefined;
 }
 
-/** The restrictions of a secret: operations, networks in CIDR notation, and an expiry. */
+/** The restrictions on a secret: operations, networks in CIDR notation, and an expiry. */
 export interface ModelSecret {
   readonly until?: number | undefined;
   readonly scope?: 'read' | 'write' | undefined;
@@ -37,7 +37,7 @@ export interface ModelUse {
   readonly address: string;
 }
 
-/** Uses the BlockList of Node, which counts IPv4 addresses as part of `::/0`. */
+/** Uses Node's BlockList, which counts IPv4 addresses as part of `::/0`. */
 function isAmong(networks: readonly string[], address: string): boolean {
   const list = new BlockList();
   for (const network of networks) {
@@ -60,7 +60,10 @@ interface Before {
 /** The quotient, rounded up. */
 const up = (a: bigint, b: bigint): bigint => (a + b - 1n) / b;
 
-/** A bucket whose level counts fractions of a token. A token has as many fractions as its window has microseconds. */
+/**
+ * A bucket whose level counts fractions of a token. The number of fractions in a token is the number of microseconds in
+ * the window.
+ */
 class Bucket {
   readonly #limit: bigint;
   readonly #window: bigint;

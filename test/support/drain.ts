@@ -10,7 +10,7 @@ const GRACE_MS = constant('shared/http/server.ts', 'DEFAULT_GRACE_MS');
 const WEBHOOKS_MS = constant('gateway/webhooks/webhooks.ts', 'STOP_GRACE_MS');
 const LAST_LINES_MS = constant('shared/process/run.ts', 'LAST_LINES_MS');
 
-/** The longest time from SIGTERM to the end of the process. Connections linger for another LAME_DUCK_MS. */
+/** The longest time from SIGTERM to the exit of the process. Connections linger for another LAME_DUCK_MS. */
 export const LONGEST_STOP_MS = {
   core: 2 * LAME_DUCK_MS + GRACE_MS + LAST_LINES_MS,
   // Operators' connections are closed after those of clients.

@@ -9,7 +9,7 @@ import { startRestartable } from './restartable.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from './stack.ts';
 import { startWorkers } from './workers.ts';
 
-/** Gateways with faults of their own, of their Redis or of their plans. */
+/** Gateways with faults of their own, in their Redis or in their plans. */
 
 /** A gateway whose keys are damaged by hand, lost, and used from outside their networks. */
 export async function gatewayWithBadKeys({ url, redis }: { url: string; redis: Redis }): Promise<Patient> {

@@ -38,7 +38,7 @@ export async function bareCore(onConnection: (socket: Socket) => void): Promise<
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-/** The end of the first request in the text, or undefined while that request is incomplete. */
+/** The end of the first request in the string, or undefined while that request is incomplete. */
 function endOfRequest(received: string): number | undefined {
   const head = received.indexOf('\r\n\r\n');
   if (head === -1) return undefined;

@@ -22,7 +22,7 @@ export function dice(seed: number): Dice {
   };
 }
 
-/** Collects unhandled errors of the process. */
+/** Collects unhandled errors in the process. */
 export function unhandled(): unknown[] {
   const faults: unknown[] = [];
   const keep = (fault: unknown) => void faults.push(fault);

@@ -26,7 +26,7 @@ export interface Sent {
 
 /**
  * Sends one request, on a new connection unless an agent is given.
- * @throws {Error} if an answer of a gateway does not match the description of its API
+ * @throws {Error} if an answer from a gateway does not match the description of its API
  */
 export async function send(url: string, sent: Sent = {}): Promise<Answer> {
   const answer = await exchange(url, sent);
@@ -85,7 +85,7 @@ export function post(url: string, body: unknown, sent: Sent = {}): Promise<Answe
 
 /**
  * Sends bytes unchanged and returns all bytes received until the other side closes.
- * @throws {Error} if an answer of a gateway does not match the description of its API
+ * @throws {Error} if an answer from a gateway does not match the description of its API
  */
 export async function sendBytes(url: string, bytes: string | Buffer, waitMs = 2_000): Promise<string> {
   const received = await exchangeBytes(url, bytes, waitMs);

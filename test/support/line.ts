@@ -64,7 +64,7 @@ export const requestFor = (asked: Partial<UpstreamRequest>): UpstreamRequest => 
 export const answer = (body: string, ...lines: string[]): string =>
   `${['HTTP/1.1 200 OK', `Content-Length: ${body.length}`, ...lines].join('\r\n')}\r\n\r\n${body}`;
 
-/** Sends a text in pieces. The other side probably reads them one by one. */
+/** Sends a string in pieces, which the other side probably reads one by one. */
 export async function sendInPieces(socket: Socket, text: string, sizes: readonly number[]): Promise<void> {
   for (let at = 0, piece = 0; at < text.length; piece++) {
     const size = sizes[piece % sizes.length] as number;

@@ -28,7 +28,7 @@ export const PEERS = 'test/bench/peers';
 export function installPackages(folder: string): void {
   if (isInstalled(folder)) return;
   using lock = new DatabaseSync(join(ROOT, folder, '.installing'), { timeout: LOCK_MS });
-  // The system releases the lock of a database when the process ends, however it ends.
+  // The system releases the lock of a database when the process exits, however it exits.
   lock.exec('BEGIN EXCLUSIVE');
   if (isInstalled(folder)) return;
   process.stderr.write(`Installing the packages of ${relative(process.cwd(), join(ROOT, folder))}.\n`);

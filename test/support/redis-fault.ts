@@ -9,7 +9,7 @@ import { connectionTo, ownRedis } from './redis-database.ts';
 import { createKey } from './redis-keys.ts';
 import { ADMIN_TOKEN, temporaryFolder } from './stack.ts';
 
-/** A Redis process, a direct client of it, and a proxy that simulates a faulty network for the gateway. */
+/** A Redis process, a direct client for it, and a proxy that simulates a faulty network for the gateway. */
 export interface Rig {
   readonly server: RedisServer;
   /** A client that bypasses the proxy. Its commands fail at once while Redis is unavailable. */
@@ -84,12 +84,13 @@ export async function observe(fault: RedisFault, core: string) {
     fixedAt,
     /** The time at which Redis answered a direct client again. */
     healedAt,
-    /** Requests of a key that stays within its allowance, from before the fault to after it. */
+    /** Requests with a key that stays within its allowance, from before the fault to after it. */
     roomy: withModes(steady.answers, log),
-    /** Requests of a key that exceeds its allowance, from before the fault until it ends. */
+    /** Requests with a key that exceeds its allowance, from before the fault until it ends. */
     tight: withModes([...before, ...hammering.answers], log),
     /**
-     * Requests of keys new to the gateway. Each key is used once `during` the fault, and one `after` it until it works.
+     * Requests with keys new to the gateway. Each key is used once `during` the fault, and one `after` it until it
+     * works.
      */
     unseen: { during: [...strangers.answers], after },
     /** The number of requests sent per key, including those before the observation. */

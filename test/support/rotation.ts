@@ -5,7 +5,7 @@ import { type EverydayLoad, readAndWrite } from './load.ts';
 import { ROOT } from './process.ts';
 import { type Stack, temporaryFolder, UNLIMITED } from './stack.ts';
 
-/** Rotates secrets under load with the commands of deploy/RUNBOOK.md. */
+/** Rotates secrets under load with the commands from deploy/RUNBOOK.md. */
 
 const CONNECTIONS = 8;
 const PAUSE_MS = 20;
@@ -46,7 +46,7 @@ export async function startLoad({ gateway, issueKey }: Stack, connections = CONN
   return readAndWrite(gateway, await issueKey(UNLIMITED), connections, pauseMs);
 }
 
-/** Waits until this many more requests have ended. */
+/** Waits until this many more requests are complete. */
 export async function serves({ requests }: EverydayLoad, more = 30): Promise<void> {
   const before = requests.length;
   await expect.poll(() => requests.length, WITHIN).toBeGreaterThan(before + more);

@@ -98,7 +98,7 @@ export const eventually = <T>(read: () => T) => expect.poll(read, { timeout: 30_
 export const list = (workers: Workers, key: string, agent?: Agent): Promise<Answer> =>
   send(`${workers.gateway}/v1/pets`, { key, ...(agent && { agent }) });
 
-/** Makes the first worker end with `end`, and waits until another one has replaced it. */
+/** Makes the first worker exit with `end`, and waits until another one has replaced it. */
 export async function replaced(workers: Workers, end: (pid: number) => unknown): Promise<void> {
   await eventually(() => workers.pids().length).toBeGreaterThan(0);
   const [before = 0] = workers.pids();

@@ -23,7 +23,7 @@ const TOP_MINUTES = 5;
 const MOST_MINUTES = 60;
 /** No key name or request id is longer. */
 const LONGEST_TEXT = 200;
-/** Shorter texts are only searched for in names, because they occur in ids by chance. */
+/** Shorter search terms are only matched against names, because they occur in ids by chance. */
 const SHORTEST_ID_PART = 4;
 
 const LONGEST_UNUSED_SECONDS = 366 * 86_400;
@@ -144,8 +144,8 @@ const FindQuery = z.object({
 });
 
 /**
- * Finds keys by a text: the key with this id; if there is none, the keys of requests with this id that this gateway
- * remembers; if there are none, the keys whose name contains the text or whose id begins with it.
+ * Finds keys by a search term: the key with this id; if there is none, the keys of requests with this id that this
+ * gateway remembers; if there are none, the keys whose name contains the term or whose id begins with it.
  */
 export const findKeys = operation(
   { query: FindQuery, answer: FoundAnswer },

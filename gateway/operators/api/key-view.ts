@@ -161,7 +161,7 @@ export async function runningBans(
 
 const MINUTE_MS = 60_000;
 
-/** Counts the requests of the last hour that bans of a key refused, by minute. @param now in minutes since 1970 */
+/** Counts the requests of the last hour that bans on a key refused, by minute. @param now in minutes since 1970 */
 export async function refusedByBans(
   { requests }: Requests,
   id: string,

@@ -74,7 +74,7 @@ const ABOUT_PARAMETERS: Readonly<Record<string, string>> = {
   dryRun: 'Write nothing, and return what would be restored.',
   from: 'The start of the period.',
   id: 'The id.',
-  keyId: 'Only requests of this key.',
+  keyId: 'Only requests with this key.',
   limit: 'The maximum number of entries.',
   minutes: 'The number of minutes to look back.',
   name: 'Only keys whose name contains this text, ignoring case.',

@@ -27,7 +27,7 @@ const MOST = 200;
 /** Gateways that do not respond within this time are listed as missing. They wait for their workers for less time. */
 const ANSWER_WITHIN_MS = 1_000;
 const PEER_KNOWN_WITHIN_MS = 2_500;
-/** How long one call searches for requests of keys with certain tags. */
+/** How long one call searches for requests with keys that have certain tags. */
 const SEARCH_MS = 1_000;
 /** How long a response waits for the names of keys. */
 const NAMES_WITHIN_MS = 500;
@@ -50,7 +50,7 @@ const RequestsQuery = z.object({
 });
 
 /**
- * Lists requests, newest first. `after` is the `next` of a previous response. With `tag`, it lists only requests of
+ * Lists requests, newest first. `after` is the `next` of a previous response. With `tag`, it lists only requests with
  * keys that have all of these tags, or had them when they were revoked. Tags are not stored with requests, so each call
  * searches for at most a second: a page can be short and still have a `next`.
  */
@@ -99,9 +99,7 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
   };
 }
 
-/**
- * Checks whether other gateways and their workers respond. If Redis cannot list them, the check of Redis reports it.
- */
+/** Checks whether other gateways and their workers respond. If Redis cannot list them, the Redis check reports it. */
 export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[]> {
   const query: RequestQuery = { limit: 1 };
   const { missing = [], answers = [], areUnasked } = (await peers?.ask(query, PEER_KNOWN_WITHIN_MS)) ?? {};
@@ -123,7 +121,7 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
   ];
 }
 
-/** Answers the query of another gateway. */
+/** Answers another gateway's query. */
 export const answerPeer = (own: RequestSource) => (content: unknown) => own.find(RequestQuery.parse(content));
 
 const Report = z.custom<RequestReport>((value) => typeof (value as RequestReport | null)?.cursor === 'string');
@@ -275,16 +273,16 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
   ],
   unavailable: ({ fault }) => [
     fault?.startsWith(NO_FACTS)
-      ? 'Redis did not answer, so the usage of the key could not be read.'
+      ? "Redis did not answer, so the key's usage could not be read."
       : 'Redis did not answer, and this gateway has not seen the key before.',
     'Check Redis, as the runbook describes.',
   ],
-  unusable: () => ['The data of the key in Redis cannot be read.', 'The doctor names the invalid field.'],
+  unusable: () => ["The key's data in Redis cannot be read.", 'The doctor names the invalid field.'],
 };
 
 const ADVICE: Readonly<Record<string, string>> = {
-  bad_gateway: 'Check the log of the core at this time.',
-  gateway_timeout: 'Check the CPU and the database of the core at this time.',
+  bad_gateway: "Check the core's log for this time.",
+  gateway_timeout: "Check the core's CPU and database at this time.",
   internal_error: "The gateway's log has the stack trace of this error.",
 };
 
@@ -304,7 +302,7 @@ export const explainKey = operation(
   },
 );
 
-/** The decisions on the request with an id, newest first. There are several if clients reuse the id. */
+/** The decisions on the request with this id, newest first. There are several if clients reuse the id. */
 export const explainRequest = operation(
   { query: DecisionsQuery, answer: DecisionsAnswer },
   async ({ deps, query: { limit }, params: [requestId] }) => {

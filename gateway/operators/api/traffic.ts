@@ -92,7 +92,7 @@ export const checkRequests = (cores: readonly CoreView[], processes: number): Ch
     return good(about, `${load}; ${last}`);
   });
 
-/** Reports that workers get no decisions from Redis, although the checks of Redis found no fault. */
+/** Reports that workers get no decisions from Redis, although the Redis checks found no fault. */
 export function checkDecisions(processes: readonly ProcessState[], redis: readonly CheckResult[]): CheckResult[] {
   const [reason] = processes.flatMap((one) => one.redis?.outage ?? []);
   if (reason === undefined || redis.some(({ status }) => status === 'fault')) return [];

@@ -9,7 +9,7 @@ import { readCursor } from '../../stores/storage.ts';
 
 export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 time like 2026-11-25T14:05:00Z') });
 
-/** Refuses a member named `__proto__`, which Zod's records drop silently. @param fault the text after the name */
+/** Refuses a member named `__proto__`, which Zod's records drop silently. @param fault the message after the name */
 export const refusingProto = <S extends z.ZodType>(record: S, fault: string) =>
   z.preprocess((given, context) => {
     if (typeof given === 'object' && given !== null && Object.hasOwn(given, '__proto__'))
@@ -69,7 +69,7 @@ export const word = z.string({ error: must('be given only once') }).optional();
 const LONGEST_TEXT = 200;
 const TEXT = must(`be given only once, with at most ${LONGEST_TEXT} characters`);
 
-/** An empty text counts as absent. */
+/** An empty string counts as absent. */
 export const text = z.string({ error: TEXT }).max(LONGEST_TEXT, { error: TEXT }).optional();
 
 /** The bounds of a search, each an RFC 3339 time. */

@@ -201,7 +201,7 @@ async function search(session: Session, text: string): Promise<FoundKey[]> {
 export function addExplain(keys: Command, session: Session): void {
   const explain = keys
     .command('explain')
-    .description('explain why requests of a key, or one request, were admitted or refused')
+    .description('explain why requests with a key, or one request, were admitted or refused')
     .argument('[key]', KEY)
     .option('--request <id>', 'one request, by its X-Request-Id, which is in every response and log line')
     .option('--limit <number>', 'maximum number of decisions, up to 1000', '50')

@@ -32,8 +32,8 @@ const MOST_SHOWN = 5;
  * prompted for a choice. An unknown id is returned unchanged, so that the gateway reports the error, and so that a
  * revocation can be repeated.
  * @param all the candidates: at least those that have this id, or whose names contain the text
- * @param isForGood whether the action is irreversible. A text in the form of an id is then never read as a name,
- *   because the key, secret or token with that id may just have been revoked
+ * @param isForGood whether the action is irreversible. Text in the form of an id is then never read as a name, because
+ *   the key, secret or token with that id may just have been revoked
  * @throws {AdminError} 404 if none has this name, or with the code `usage` if several have it and there is no terminal
  */
 export async function findNamed<T extends Named>(
@@ -81,5 +81,5 @@ export const findToConfirm = async (
   find: (session: Session, given: string, isForGood: boolean) => Promise<Found>,
 ): Promise<Found> => (session.canConfirm ? await find(session, given, true) : { id: given, title: harmless(given) });
 
-/** Whether a text has the form of the id of a secret or a token. */
+/** Whether a string has the form of the id of a secret or a token. */
 export const isShortId = (text: string): boolean => /^[0-9A-Za-z]{8}$/.test(text);

@@ -46,7 +46,7 @@ export const inFull = (table: PlanTable): PlanFile =>
   );
 
 export const toYaml = (table: PlanTable): string =>
-  `# The plans of the gateway. Compare with: ctl plans diff -f <file>. Apply with: ctl plans apply -f <file>.\n${stringify(inFull(table))}`;
+  `# The gateway's plans. Compare with: ctl plans diff -f <file>. Apply with: ctl plans apply -f <file>.\n${stringify(inFull(table))}`;
 
 /** Reads a file, or standard input for `-`. @throws {Error} if it cannot be read or does not contain plans */
 export const readPlanFile = async (path: string): Promise<PlanFile> =>

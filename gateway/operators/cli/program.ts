@@ -26,7 +26,7 @@ const EXITS: Readonly<Record<string, number>> = {
 
 const program = await createCommands(new Session(process.env));
 
-// This sets the time zone of everything that Node prints.
+// TZ sets the time zone of everything that Node prints.
 program.on('option:utc', () => {
   process.env.TZ = 'UTC';
 });

@@ -51,7 +51,7 @@ export const harmless = (text: string): string => text.replaceAll(/\p{Cc}/gu, '\
 
 export type Style = Parameters<typeof styleText>[0];
 
-/** Colours a text if the stream is a terminal and NO_COLOR is not set; styleText checks both. */
+/** Colours text if the stream is a terminal and NO_COLOR is not set; styleText checks both. */
 export const colour = (style: Style, text: string, stream: NodeJS.WriteStream = process.stdout): string =>
   styleText(style, text, { stream });
 

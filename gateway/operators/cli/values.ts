@@ -20,7 +20,7 @@ export const limit = planNumber('minute') as (text: string) => number;
 
 /**
  * A limit, or `none` to remove the key's own limit. The result is not null, which Commander would turn into an empty
- * text.
+ * string.
  */
 export const limitOrNone = (text: string): number | 'none' => (text === 'none' ? text : limit(text));
 

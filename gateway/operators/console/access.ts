@@ -43,20 +43,20 @@ function askForToken(): void {
     confirm: 'Create token',
     async act({ name = '', role }) {
       const { body } = await callApi<IssuedToken>('POST', '/tokens', { body: { name, role } });
-      showOnce(`The token of ${name}`, 'Token', body.token);
+      showOnce(`The token for ${name}`, 'Token', body.token);
     },
   });
 }
 
 function askToRevoke({ id, name }: TokenView): void {
   ask({
-    title: `Revoke the token of ${name}?`,
+    title: `Revoke the token for ${name}?`,
     content: html`<p>Requests with this token will be refused.</p>`,
     fields: [whyField],
     confirm: 'Revoke token',
     isDangerous: true,
     act: ({ reason }) => callApi('DELETE', `/tokens/${encodeURIComponent(id)}`, { reason }),
-    done: `The token of ${name} has been revoked.`,
+    done: `The token for ${name} has been revoked.`,
   });
 }
 

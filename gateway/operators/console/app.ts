@@ -63,7 +63,7 @@ function App() {
 
 function Console({ onLogOut }: { onLogOut(): void }) {
   const route = useRoute();
-  // This never changes. It is polled because the first call may fail.
+  // The response never changes. The call is repeated because the first one may fail.
   const { value: caller } = usePolled<CallerAnswer>('/whoami', 60_000);
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);

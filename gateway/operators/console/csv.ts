@@ -45,7 +45,7 @@ const END = '\r\n';
 
 export const csvOf = (rows: Cells): string => rows.map((row) => row.map(cell).join(',') + END).join('');
 
-/** Texts that a spreadsheet reads as a formula begin with one of these, or with its full-width form. */
+/** A spreadsheet treats a cell as a formula if it begins with one of these characters or its full-width form. */
 const FORMULA = /^[=+\-@\t\r＝＋－＠]/;
 const QUOTED = /[",\r\n]/;
 

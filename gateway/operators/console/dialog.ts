@@ -230,7 +230,7 @@ export function askedOf({ author: name, reason }: Values): { author: string; rea
 /** Shows a whole key, only once. Closing the dialog removes it from the page. */
 export const showKey = (name: string, apiKey: string): void => showOnce(`The key of ${name}`, 'API key', apiKey);
 
-/** Shows a secret text, only once. If the text was not copied, the operator must confirm that the dialog closes. */
+/** Shows a secret, only once. If it was not copied, the operator must confirm that the dialog closes. */
 export function showOnce(title: string, label: string, text: string): void {
   const closing = { mayClose: (_isPressed: boolean) => true };
   const content = html`<${WholeText} label=${label} text=${text} closing=${closing} />`;

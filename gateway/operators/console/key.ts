@@ -59,7 +59,7 @@ export function KeyPage({ route: { query } }: { route: Route }) {
     <${KeyUse} id=${id} />
     <${KeySecrets} ...${key} />
     <${Card} title="Last requests" actions=${html`<a href=${addressOf('requests', { keyId: id })}>All its requests</a>`}>
-      <${RequestList} label="Last requests" asked=${{ keyId: id, limit: '10' }} hasKeys=${false} empty="There are no recent requests of this key." />
+      <${RequestList} label="Last requests" asked=${{ keyId: id, limit: '10' }} hasKeys=${false} empty="There are no recent requests with this key." />
     <//>
     <${AuditCard} asked=${{ target: id }} isOfOneTarget=${true} />
   `;
@@ -94,7 +94,7 @@ function StateNote(key: KeyView) {
   if (state === 'expired' && expiresAt !== undefined)
     return html`<p class="notice">Expired at ${clock(expiresAt)}, ${relative(expiresAt)}: its requests get 401.</p>`;
   if (state === 'unreadable')
-    return html`<p class="notice bad">The data of this key cannot be read, so its requests get 503. Fix it by hand, or revoke the key.</p>`;
+    return html`<p class="notice bad">The data for this key cannot be read, so its requests get 503. Fix it by hand, or revoke the key.</p>`;
   if (tooSmall)
     return html`<p class="notice">The key has a ${tooSmallInWords(waitSeconds)}. Its line of refused requests has been longer than a minute for ten minutes. Raise its limit, or make its clients send fewer requests.</p>`;
   return undefined;

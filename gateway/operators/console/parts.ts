@@ -47,7 +47,7 @@ export const StateOf = (key: KeySummary) =>
 export const BanNote = ({ ban }: { ban: BanView | undefined }) =>
   ban !== undefined && html`<span class="note">banned ${runningBan(ban)}</span>`;
 
-/** Shows a point in time, with the exact time on hover, or a text if there is none. */
+/** Shows a point in time, with the exact time on hover, or the given text if there is none. */
 export const When = ({ at, none }: { at: string | undefined; none?: string }) =>
   at === undefined
     ? html`<span class="note">${none}</span>`

@@ -76,7 +76,7 @@ function shownValue(plan: PlanName, values: Plan, field: PlanField) {
 
 const ACTIONS: Readonly<Record<string, string>> = { rollback: 'Rolled back', 'by hand': viaInWords('by hand') };
 
-/** Lists the last changes of plans. The newest can be rolled back. */
+/** Lists the last changes to plans. The newest can be rolled back. */
 function PlanHistory({ history }: { history: Polled<HistoryAnswer> }) {
   const rows = history.value?.history;
   const columns: readonly Column<PlanChangeView>[] = [
@@ -179,7 +179,7 @@ function review({ plan, seen, typed, note, about }: Review): void {
     made.filter(({ name }) => name === 'minute' || name === 'day').map(({ name, to }) => [name, typedValue(name, to)]),
   );
   ask({
-    title: `Review the change of ${planInWords(plan)}`,
+    title: `Review the change to ${planInWords(plan)}`,
     content: html`
       ${note !== undefined && html`<p class="notice bad" role="alert">${note}</p>`}
       <${Differences} changes=${made} />
@@ -202,7 +202,7 @@ function review({ plan, seen, typed, note, about }: Review): void {
   });
 }
 
-/** Rolls back the last change of the table. */
+/** Rolls back the last change to the table. */
 function askForRollback({ id, changes }: PlanChangeView): void {
   const back = changes.map(({ field, from, to }) => ({ field: tableFieldInWords(field), from: to, to: from }));
   ask({

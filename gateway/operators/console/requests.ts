@@ -20,7 +20,7 @@ import {
 import { navigate, type Route } from './router.ts';
 import { clockToSecond, counted, exactTime, milliseconds, number, planInWords, relative, runningBan } from './words.ts';
 
-/** The recent requests of all gateways: the list, and the details of each. */
+/** The recent requests on all gateways: the list, and the details of each. */
 
 /** Suggested values. Others can be typed. */
 const STATUSES = ['2xx', '4xx', '5xx', '401', '403', '429', '499', '502', '503', '504'];
@@ -182,14 +182,14 @@ function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
   `;
 }
 
-/** Says when requests of the key work again, by the key's current state, which may have changed since the refusal. */
+/** Says when requests with the key work again, by the key's current state, which may have changed since the refusal. */
 function Again({ at, keyId, outcome }: { at: string; keyId: string; outcome: RequestView['outcome'] }) {
   const { value: key, fault } = usePolled<KeyView>(keyPath(keyId), 10_000);
   if (fault instanceof ApiError && fault.status === 404) return 'The key has been revoked since.';
   if (key?.state === 'banned') return `The key is banned ${runningBan(key)}.`;
   if (key !== undefined && key.state !== 'active') return `The key is ${key.state} now.`;
   if (key?.buckets !== undefined && key.buckets.minute.remaining > 0 && key.buckets.day.remaining > 0)
-    return 'Requests of the key work again now.';
+    return 'Requests with the key work again now.';
   if (key !== undefined && outcome === 'banned') return 'The ban has ended.';
   if (Date.parse(at) <= Date.now()) return 'That time has passed.';
   return outcome === 'banned'
@@ -197,7 +197,7 @@ function Again({ at, keyId, outcome }: { at: string; keyId: string; outcome: Req
     : `Requests work again ${relative(at)}.`;
 }
 
-/** Converts the times in a text to local time. */
+/** Converts the times in a string to local time. */
 const withLocalTimes = (text: string): Content =>
   withTimes(text, (time) => html`<time datetime=${time}>${clockToSecond(time)}</time>`);
 

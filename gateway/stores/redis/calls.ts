@@ -5,7 +5,7 @@ import { Counter, type Family, Histogram } from '../../../shared/process/counts.
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { notTheRecord, OtherValue } from '../storage.ts';
 
-/** Calls to Redis: how decide.lua is run, the metrics of calls, and the faults of failed commands. */
+/** Calls to Redis: how decide.lua is run, call metrics, and the faults of failed commands. */
 
 export type RedisConnection = Redis | Cluster;
 
@@ -97,7 +97,7 @@ export class CallCounts {
 }
 
 /**
- * Returns the reply of Redis. If a command fails, the data counts as unavailable, even if Redis has replied.
+ * Returns Redis' reply. If a command fails, the data counts as unavailable, even if Redis has replied.
  * @throws {StoreUnavailable} with a reason for operators
  */
 export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {

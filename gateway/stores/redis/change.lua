@@ -7,12 +7,12 @@
 --          applied or cancelled is not applied again.
 -- ARGV[1]  JSON: { parts = list of { key, exists = true, false or missing,
 --                    expect = list of { field, text, or false if it must not exist },
---                    set = fields and texts, alternating; remove = fields;
+--                    set = fields and values, alternating; remove = fields;
 --                    to = place of the name to move to, with `mark`, for `seconds`; missing for no move;
 --                    fields = list of { moved field, place of the name that contains it };
 --                    beside = places of names that the move also removes },
 --                  index = { key, score, id } of a new key; missing for none,
---                  entries = list of { key, length = entries kept, as text; fields = names and texts, alternating;
+--                  entries = list of { key, length = entries kept, as text; fields = names and values, alternating;
 --                    look_back = how many entries are searched for a repetition, as text; missing to add in any case;
 --                    within = how old it may be, in milliseconds }
 --                    or { key, text } for an outbox }

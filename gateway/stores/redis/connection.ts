@@ -230,7 +230,7 @@ export const nodeOf = (cluster: Cluster, tag: string): string => cluster.slots[s
 
 /**
  * Connections over TLS. The library handles only the first error of a socket. A socket that is closed while its
- * certificate is refused emits two, and the second would end the process.
+ * certificate is refused emits two, and the second would crash the process.
  */
 
 const DISCONNECT_TIMEOUT_MS = 2_000;

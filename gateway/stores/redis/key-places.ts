@@ -59,7 +59,7 @@ export function keyPlaces(redis: RedisConnection) {
 
   const add = ({ id, createdAt }: KeyCursor) => orUnavailable(redis.zadd(INDEX, 'NX', createdAt, id));
 
-  /** Gives a key that is about to be revoked its place among the revoked ones. */
+  /** Adds a key that is about to be revoked to the set of revoked keys. */
   async function addRevoked(id: string): Promise<void> {
     const score = (await orUnavailable(redis.zscore(INDEX, id))) ?? (await createdAtOf(id));
     await orUnavailable(redis.zadd(REVOKED_INDEX, 'NX', score, id));
@@ -104,7 +104,10 @@ export function keyPlaces(redis: RedisConnection) {
     return ids.filter((_, at) => scores[at] === null);
   }
 
-  /** Gives each existing key the place of its time of creation. @returns how many had another place or none */
+  /**
+   * Moves each existing key to the place that follows from its time of creation.
+   * @returns how many had another place or none
+   */
   async function relist(): Promise<number> {
     // A value of another type, put there by hand, is not a list of keys.
     const type = await orUnavailable(redis.type(INDEX));

@@ -22,7 +22,7 @@ const MAX_BATCH = 256;
 const SLOW_MS = 20;
 
 interface RedisLimiterOptions {
-  /** By default, the clock of Redis applies. */
+  /** By default, the Redis clock applies. */
   readonly clock?: Clock | undefined;
   readonly calls?: CallCounts | undefined;
   /** The deadline of a call in milliseconds, after which waiting requests are answered. There is none by default. */
@@ -222,7 +222,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     return [...groups.values()];
   }
 
-  /** An empty text selects the clock of Redis. */
+  /** An empty string selects the Redis clock. */
   #now(): string {
     const { clock } = this.#options;
     return clock === undefined ? '' : String(clock());

@@ -4,7 +4,7 @@ import { type RedisConnection, refusalIn } from './calls.ts';
 import { type ClusterConnection, isCluster } from './connection.ts';
 
 /**
- * What the nodes of a Redis report about themselves, and whether they meet the gateway's needs. For the fields see
+ * What Redis nodes report about themselves, and whether they meet the gateway's needs. For the fields see
  * https://redis.io/docs/latest/commands/info/.
  */
 
@@ -109,7 +109,7 @@ function checkPersistence(name: string, { aof_enabled: aof, aof_last_write_statu
     return warning(name, found, 'CONFIG SET appendonly yes');
   }
   if (status === 'ok') return good(name, 'an append-only file is written');
-  return fault(name, 'the last write to the append-only file failed', 'Is the disk full? See the log of Redis.');
+  return fault(name, 'the last write to the append-only file failed', 'Is the disk full? See the Redis log.');
 }
 
 function checkReplicas(name: string, replication: Fields): CheckResult {
@@ -122,16 +122,16 @@ function checkReplicas(name: string, replication: Fields): CheckResult {
 
 function checkUser(name: string, user: string, { acl_access_denied_cmd: denied = '0' }: Fields): CheckResult {
   if (user === 'default') {
-    const advice = 'deploy/redis/users.acl has a user with only the permissions of a gateway.';
+    const advice = 'deploy/redis/users.acl has a user with only the permissions that a gateway needs.';
     return warning(name, 'the default user, which has every permission', advice);
   }
   if (denied === '0') return good(name, user);
   return warning(name, `${user}; ${denied} commands have been refused`, 'ACL LOG lists them.');
 }
 
-/** Decisions use the clock of Redis, and people compare log lines and Reset headers with other clocks. */
+/** Decisions use the Redis clock, and people compare log lines and Reset headers with other clocks. */
 function checkClock(name: string, aheadMs: number): CheckResult {
   const found = `${Math.abs(Math.round(aheadMs))} ms ${aheadMs < 0 ? 'behind' : 'ahead of'} the gateway's`;
   if (Math.abs(aheadMs) <= CLOCK_TOLERANCE_MS) return good(name, found);
-  return warning(name, found, 'Synchronize both with NTP: X-RateLimit-Reset follows the clock of Redis.');
+  return warning(name, found, 'Synchronize both with NTP: X-RateLimit-Reset follows the Redis clock.');
 }

@@ -32,7 +32,7 @@ export type Peers = ReturnType<typeof peersOn>;
 /**
  * The gateways on one Redis query each other. A gateway adds its question to the list of each other gateway, and they
  * add their answers to a list for that question. All lists expire.
- * @param answer answers the question of another gateway
+ * @param answer answers another gateway's question
  */
 export function peersOn(redis: RedisConnection, answer: (content: unknown) => Promise<unknown>) {
   const own = `${hostname()}:${process.pid}:${randomBytes(4).toString('hex')}`;
@@ -78,7 +78,7 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     };
   }
 
-  /** Removes silent gateways that have ended: they ran on this host, or another gateway now has their name. */
+  /** Removes silent gateways that have exited: they ran on this host, or another gateway now has their name. */
   function endedOf(silent: readonly string[], answered: readonly string[]): readonly string[] {
     const names = answered.map(nameOf);
     const gone = silent.filter((gateway) => {

@@ -20,9 +20,9 @@ import { isCluster, nodeOf } from './connection.ts';
 
 /**
  * Applies one step in Redis: runs change.lua, and finds out what happened if its reply was lost. Redis keeps a mark of
- * each step under a random id, so a step can be sent again. A call has a deadline by the clock of Redis, because TCP
- * may deliver it long after the gateway closed its connection. So after the deadline, a step with an unknown outcome
- * either has been applied or never will be.
+ * each step under a random id, so a step can be sent again. A call has a deadline by the Redis clock, because TCP may
+ * deliver it long after the gateway closed its connection. So after the deadline, a step with an unknown outcome either
+ * has been applied or never will be.
  */
 
 const TEXT = readFileSync(new URL('./change.lua', import.meta.url), 'utf8');
@@ -54,7 +54,7 @@ interface Step {
   readonly markSeconds?: number;
 }
 
-/** An entry as change.lua expects it: fields for a stream, or a text for an outbox. */
+/** An entry as change.lua expects it: fields for a stream, or a string for an outbox. */
 interface StepEntry {
   readonly name: string;
   readonly [more: string]: unknown;
@@ -85,15 +85,15 @@ export async function take(redis: RedisConnection, step: Step) {
 }
 
 interface ReadClock {
-  /** By the clock of this process, in milliseconds. */
+  /** By this process's clock, in milliseconds. */
   readonly readAt: number;
-  /** By the clock of Redis, in microseconds. */
+  /** By the Redis clock, in microseconds. */
   readonly time: number;
 }
 
-/** The clock of a node is read again after this time. */
+/** A node's clock is read again after this time. */
 const CLOCK_MS = 1_000;
-/** The clock of Redis, or of each node of a cluster. */
+/** The Redis clock or, on a cluster, the clock of each node. */
 const clocks = new WeakMap<RedisConnection, Map<string, ReadClock>>();
 
 /** The deadline of a step that is sent now, by the clock of the node that applies it. @throws {NotMade} */
@@ -167,7 +167,7 @@ function inHashes({ record, ...part }: Part): (Omit<Part, 'record'> & { name: st
   return [{ ...part, ...inOne(keyOf(id)), keyId: id }, ...changed];
 }
 
-/** U+FFFD replaces a byte that is not UTF-8, so such a text cannot be compared. */
+/** U+FFFD replaces a byte that is not UTF-8, so such a value cannot be compared. */
 const isExact = (field: string, text: string | undefined): boolean => !`${field}${text}`.includes('\uFFFD');
 
 /** @param length the number of entries that the stream keeps */
@@ -237,7 +237,7 @@ export function outboxes(
   async function empty(change: Announced, onLost: OnLost): Promise<void> {
     const outbox = outboxOf(change.tag);
     for (const text of await orUnavailable(redis.lrange(outbox, 0, -1))) {
-      // A text put there by hand is not an entry.
+      // A string put there by hand is not an entry.
       const entry = readJson(Waiting, text);
       if (entry !== undefined) await move({ log: entry.log, fields: entry.fields }, entry.id, onLost);
       await orUnavailable(redis.lrem(outbox, 1, text));
@@ -295,16 +295,19 @@ const tagsOf = (id: string): string => `gateway:tags:{${id}}`;
 
 const TAG_FIELDS = ['tags', 'ok_tags'] as const;
 
-/** The hashes beside a key's own. They keep it small, because every decision reads it. */
+/** The other Redis hashes of a key. They keep its main hash small, because every decision reads that hash. */
 export const hashesBeside = (id: string): string[] => [marksOf(id), tagsOf(id)];
 
-/** The name of the hash that contains a field of a key. */
+/** The name of the Redis hash that contains a field of a key. */
 function hashOf(id: string, field: string): string {
   if (field.startsWith('usage_')) return marksOf(id);
   return TAG_FIELDS.some((one) => one === field) ? tagsOf(id) : keyOf(id);
 }
 
-/** The fields that belong in this hash of a key. Fields that people typed into the wrong hash have no meaning. */
+/**
+ * The fields of a key that belong in the Redis hash `name`. Fields that people typed into the wrong hash have no
+ * meaning.
+ */
 export const fieldsIn = <Value>(name: string, id: string, fields: Readonly<Record<string, Value>>) =>
   Object.fromEntries(Object.entries(fields).filter(([field]) => hashOf(id, field) === name));
 

@@ -182,7 +182,7 @@ export class RedisStorage implements Storage {
       await this.#outboxes.announce(about);
       if (born !== undefined) await this.#places.add(born);
     } catch (fault) {
-      throw new NotMade('A node of the Redis cluster does not answer.', fault);
+      throw new NotMade('A Redis cluster node does not answer.', fault);
     }
   }
 
@@ -202,7 +202,7 @@ function newKeyIn(parts: readonly Part[]): KeyCursor | undefined {
   return undefined;
 }
 
-/** The fields of a value that is not a hash. Operators see this text as its tags. Changes do not compare it. */
+/** The fields of a value that is not a hash. Operators see this string as its tags. Changes do not compare it. */
 const OTHER: Fields = { tags: '\uFFFD' };
 
 /** A replica that takes longer to confirm does not count. */

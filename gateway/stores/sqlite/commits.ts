@@ -11,8 +11,8 @@ import { WAL } from './open.ts';
 const MOST_AT_ONCE = 250;
 const LOG_PAGES = 200;
 /**
- * The maximum number of urgent steps in one transaction on a full disk: the pages that so few steps change fit into the
- * existing log.
+ * The maximum number of urgent steps in one transaction on a full disk. It is low enough for the pages that these steps
+ * change to fit into the existing log.
  */
 const MOST_IN_NEED = 25;
 
@@ -50,7 +50,7 @@ interface CommitOptions {
   /** Saves the states of these keys, or of all, in the current transaction. */
   readonly saveStates: (ids: readonly string[] | 'all') => void;
   readonly onCommitted: () => void;
-  /** Removes old entries of the audit log. */
+  /** Removes old entries from the audit log. */
   readonly forgetEntries: () => void;
   /** Called after a step or a whole transaction was undone. */
   readonly onUndone: () => void;
@@ -58,7 +58,7 @@ interface CommitOptions {
 }
 
 /**
- * Runs steps in transactions. The steps of one turn of the event loop share one transaction and one fsync, after which
+ * Runs steps in transactions. The steps in one turn of the event loop share one transaction and one fsync, after which
  * their promises resolve. If one step fails, only that step is undone. On a full disk, only urgent steps are run.
  */
 export class Commits {
@@ -263,7 +263,7 @@ export class Commits {
       this.#database.exec('RELEASE step');
       return () => resolve(result);
     } catch (fault) {
-      // A fault of the disk affects all steps, and SQLite may have rolled back the whole transaction.
+      // A disk fault affects all steps, and SQLite may have rolled back the whole transaction.
       if (whyOf(fault) !== undefined || !this.#database.isTransaction) throw fault;
       this.#database.exec('ROLLBACK TO step; RELEASE step');
       this.#options.onUndone();
@@ -271,7 +271,7 @@ export class Commits {
     }
   }
 
-  /** Some faults of the disk have already ended the transaction. */
+  /** Some disk faults have already ended the transaction. */
   #rollBack(): void {
     try {
       if (this.#database.isTransaction) this.#database.exec('ROLLBACK');
@@ -308,7 +308,7 @@ export class Commits {
 const inodesOf = (path: string): string =>
   [path, path + WAL].map((file) => statSync(file, { throwIfNoEntry: false })?.ino).join();
 
-/** By how many bytes the database's file grows when the log is moved into it. */
+/** By how many bytes the database file grows when the log is moved into it. */
 function growthOf(database: DatabaseSync): number {
   const { page_count: pages } = database.prepare('PRAGMA page_count').get() as { page_count: number };
   return pages * PAGE_BYTES - statSync(database.location() ?? '').size;

@@ -65,7 +65,10 @@ export class Room {
     return statSync(this.#path, { throwIfNoEntry: false })?.size ?? 0;
   }
 
-  /** If there is no log, gives its name to the kept log, or else to the room. SQLite then overwrites that file. */
+  /**
+   * If there is no log, renames the kept log or, without one, the reserved file to the name of the log. SQLite then
+   * overwrites that file.
+   */
   becomeLog(): void {
     try {
       if (existsSync(this.#log)) return;
@@ -97,7 +100,7 @@ export class Room {
     rmSync(this.#kept, { force: true });
   }
 
-  /** Free bytes of the disk; infinite if unknown. Some file systems reserve a part for root. */
+  /** Free bytes on the disk; infinite if unknown. Some file systems reserve a part for root. */
   available(): number {
     try {
       const { bavail, bfree, bsize } = statfsSync(dirname(this.#path));
@@ -123,7 +126,7 @@ function append(file: number, bytes: number): void {
   for (let left = bytes; left > 0; ) left -= writeSync(file, randomBytes(Math.min(left, CHUNK_BYTES)));
 }
 
-/** Faults of a disk and of SQLite, as sentences for operators. */
+/** Disk and SQLite faults, as sentences for operators. */
 
 export const FULL = 'The disk that holds DATA_DIR is full.';
 const READ_ONLY = 'DATA_DIR is read-only.';

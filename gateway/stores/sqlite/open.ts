@@ -61,7 +61,7 @@ export interface Opened {
 }
 
 /**
- * Opens the database of a folder. Creates the folder and the database if they are missing. If the database cannot be
+ * Opens the database in a folder. Creates the folder and the database if they are missing. If the database cannot be
  * written, opens a copy of it, so that its keys still work.
  * @throws {Error} if another gateway uses the folder, or the database is damaged or can be neither written nor copied
  */
@@ -174,14 +174,16 @@ function openCopyIn(parent: string, folder: string): DatabaseSync {
 /** Where SQLite stores `user_version` in a file: 4 bytes, big-endian. */
 const USER_VERSION_AT = 60;
 
-/** The locks of this process. It must not open these files again: closing one would release its lock (fcntl(2)). */
+/**
+ * The locks that this process holds. It must not open their files again: closing one would release its lock (fcntl(2)).
+ */
 const held = new Set<string>();
 
 const LOCKABLE_EVERY_MS = 1_000;
 
 /**
  * Locks a folder. While the folder is not writable, keeps trying: it may become writable later. If another gateway
- * locks it first, this process ends, because the changes of that gateway are not in its copy of the data.
+ * locks it first, this process exits, because its copy of the data lacks the changes made by that gateway.
  * @returns a function that releases the lock
  * @throws {Error} if another gateway uses the folder, or may use it
  */
@@ -199,7 +201,7 @@ function lockFolder(folder: string): () => void {
 }
 
 /**
- * Locks a folder until the lock is released or the process ends. The lock is a file on which SQLite holds an exclusive
+ * Locks a folder until the lock is released or the process exits. The lock is a file on which SQLite holds an exclusive
  * transaction; its `user_version` is the process id for the error message. Processes that cannot write the file share
  * the lock.
  * @returns a function that releases the lock; undefined while the folder is not writable
@@ -216,7 +218,7 @@ function takeLock(folder: string): (() => void) | undefined {
     if (isBusy(fault)) throw inUse(folder, readHolder(path));
     if (existsSync(path) && !isReadable(path))
       throw new Error(
-        `The lock of DATA_DIR ${folder} cannot be read, so another gateway may be using the folder. Start this ` +
+        `The lock file in DATA_DIR ${folder} cannot be read, so another gateway may be using the folder. Start this ` +
           'gateway as the owner of the lock file.',
         { cause: fault },
       );
@@ -261,8 +263,8 @@ function lockFile(path: string): DatabaseSync {
 function holdTransaction(path: string): DatabaseSync {
   const database = new DatabaseSync(path, { timeout: 0 });
   try {
-    // In this mode the lock outlasts the commit of the process's id. The journal can stay in memory, because nothing is
-    // ever rolled back.
+    // In this mode the lock outlasts the commit that writes the process id. The journal can stay in memory, because
+    // nothing is ever rolled back.
     database.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
     try {
       database.exec(`PRAGMA user_version = ${process.pid}; COMMIT`);

@@ -25,7 +25,7 @@ interface Row {
   readonly fields: string;
 }
 
-/** The records of the database. The fields of each are one JSON text, which is parsed when the record is read. */
+/** The records in the database. The fields of each are one JSON text, which is parsed when the record is read. */
 export class Records {
   readonly #database: DatabaseSync;
   readonly #clock: Clock;

@@ -23,7 +23,10 @@ import { Log, Records } from './records.ts';
 const PROBE_MS = 3_000;
 const SAVED_AT_ONCE = 100;
 
-/** The process that makes decisions. It passes their results to `save` before these calls resolve. */
+/**
+ * The process that makes decisions. Each call resolves after the process has passed the results of its decisions to
+ * `save`.
+ */
 export interface Owner {
   /** Saves and forgets a key. */
   release(id: string): Promise<unknown>;

@@ -25,7 +25,7 @@ export interface LoadResult {
   readonly failures: number;
 }
 
-/** Reads the line of JSON that a load generator prints when it ends. */
+/** Reads the line of JSON that a load generator prints when it exits. */
 function readResult(out: string): LoadResult {
   const line = out.split('\n').findLast((text) => text.startsWith('{'));
   if (line === undefined) throw new Error(`The load generator reported nothing: ${out}`);

@@ -129,7 +129,7 @@ function killGroup({ pid }: ChildProcess): void {
   try {
     process.kill(-pid, 'SIGKILL');
   } catch {
-    // It has already exited.
+    // The process has already exited.
   }
 }
 

@@ -73,7 +73,7 @@ function needPrograms(): void {
 }
 
 /**
- * Starts dockerd with its mounts and processes in their own namespaces. They end with the engine, and the engine ends
+ * Starts dockerd with its mounts and processes in their own namespaces. They exit with the engine, and the engine exits
  * with this process. Only one run at a time can use the folder.
  */
 function launch(socket: string, log: string): ChildProcess {
@@ -98,7 +98,9 @@ function launch(socket: string, log: string): ChildProcess {
 
 const LOCKED = 75;
 
-/** The bridge of the default network. It remains when an engine ends. The bridge of another engine must not be used. */
+/**
+ * The bridge of the default network. It remains when an engine exits. The bridge of another engine must not be used.
+ */
 const BRIDGE = 'docker0';
 const MARK = join(ENGINE_FOLDER, BRIDGE);
 

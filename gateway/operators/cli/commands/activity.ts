@@ -49,8 +49,8 @@ Examples:
 }
 
 /**
- * A text that names no key may still be in the log, as the name of a token or of a revoked key.
- * @returns the id of the key, or the text itself and the error of the search
+ * A string that names no key may still be in the log, as the name of a token or of a revoked key.
+ * @returns the id of the key, or the string itself and the error from the search
  */
 async function targetOf(session: Session, given: string): Promise<{ id: string; fault?: AdminError }> {
   if (isPlanName(given.toLowerCase())) return { id: given };

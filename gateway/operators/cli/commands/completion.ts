@@ -40,7 +40,7 @@ are read from the gateway that the shell's environment variables point to.`)
     .argument('[beginning]', 'what has been typed', '')
     .argument('[key]', 'the key that has the secret', '')
     .action(async (kind: Kind, beginning: string, key: string) => {
-      // The shell is blocked until this process ends.
+      // The shell is blocked until this process exits.
       setTimeout(() => process.exit(), LONGEST_WAIT_MS).unref();
       for (const word of await wordsFrom(session, kind, beginning, key)) session.write(`${word}\n`);
     });
@@ -64,7 +64,7 @@ const NAMED = {
 };
 type Kind = keyof typeof NAMED;
 
-/** Finds ids and names that begin with a text. If the text contains a secret, nothing is sent. */
+/** Finds ids and names that begin with the typed text. If that contains a secret, nothing is sent. */
 async function wordsFrom(session: Session, kind: Kind, beginning: string, key: string): Promise<ReadonlySet<string>> {
   const { text, hadSecret } = searchText(beginning);
   if (hadSecret) return new Set();

@@ -165,7 +165,7 @@ Examples:
 
   keys
     .command('disable')
-    .description('refuse the requests of a key until it is enabled again')
+    .description('refuse requests with a key until it is enabled again')
     .argument('<key>', KEY)
     .option(...REASON)
     .action((key: string) => onKey(session, 'PATCH', key, '', { disabled: true }));

@@ -236,7 +236,7 @@ Examples:
 
 function describe(plan: string, { keys, requests, affected }: TrialAnswer): string {
   const total = affected.reduce((sum, { wouldRefuse }) => sum + wouldRefuse, 0);
-  const summary = `In the last hour, at least ${total} of ${requests} requests would have been refused, from at least ${affected.length} of ${keys} keys of ${plan}.`;
+  const summary = `In the last hour, at least ${total} of ${requests} requests would have been refused, from at least ${affected.length} of ${keys} keys on the ${plan} plan.`;
   if (affected.length === 0) return summary;
   const rows = affected.map((key) => [key.id, key.requests, key.refused, key.wouldRefuse, key.name, banNote(key.ban)]);
   return `${table(['id', 'requests', 'refused', 'would refuse', 'name', '?note'], rows)}\n\n${summary}`;

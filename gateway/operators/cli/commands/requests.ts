@@ -30,8 +30,8 @@ interface RequestOptions extends Readonly<Partial<Record<'tag' | 'status' | 'cod
 export function add(program: Command, session: Session): void {
   const requests = program
     .command('requests')
-    .description('list the last requests of all gateways, and explain their responses')
-    .option('--key <key>', 'only requests of this key, by its id or full name')
+    .description('list the last requests on all gateways, and explain their responses')
+    .option('--key <key>', 'only requests with this key, by its id or full name')
     .option(...TAG_FILTER, wantedTag)
     .option('--status <status>', 'only requests with this status, such as 429, or this class, such as 4xx')
     .option('--code <code>', 'only requests with this error code, such as key_banned')
@@ -59,8 +59,8 @@ breakdown of its duration. Gateways that do not respond are listed on standard e
 Examples:
   ctl requests                                      the last 50
   ctl requests --text 1d9d2e71-70ef-42a0-853b       one request, by its X-Request-Id, and why it was refused
-  ctl requests --key acme --status 4xx --why        which requests of a client were refused, and why
-  ctl requests --tag customer=acme --status 429     requests of all keys of a customer
+  ctl requests --key acme --status 4xx --why        which of a client's requests were refused, and why
+  ctl requests --tag customer=acme --status 429     requests with any of a customer's keys
   ctl requests --code bad_gateway --from 15m        requests that failed in the core in the last 15 minutes
   ctl requests --from 2030-12-31T10:00:00Z --to 2030-12-31T10:05:00Z --limit 1000
   ctl requests --status 5xx --follow                failures as they happen

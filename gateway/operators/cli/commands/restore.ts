@@ -131,7 +131,7 @@ function describe(result: Result): string {
   const { restored, present, revoked, plans } = result;
   const { restored: fields = [], kept = [] } = plans ?? {};
   const lines = [
-    `Keys restored: ${restored}. Fields of plans restored: ${fields.length}.`,
+    `Keys restored: ${restored}. Plan fields restored: ${fields.length}.`,
     present > 0 && `Keys that already existed: ${present}.`,
     revoked > 0 && `Keys that were revoked after the backup and stay revoked: ${revoked}.`,
     ...kept.map(({ field, value, backup }) => `Not changed: ${field} is ${value}, but was ${backup} in the backup.`),
