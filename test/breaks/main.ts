@@ -10,7 +10,7 @@ import { BREAKS, type Break } from './table.ts';
 const HELP = `npm run breaks -- [--only <text>]
 
 Applies each deliberate break of test/breaks/table.ts to a copy of this folder, one at a time, and runs the test that
-must fail because of it. Exits with 1 if a break is not found by its test. Takes about ten minutes in all.
+must fail because of it. Exits with 1 if a break is not found by its test. Takes about half an hour in all.
 
   --only <text>  only breaks whose file or test has this text in its name
   --help         prints this

@@ -259,8 +259,8 @@ export const BREAKS: readonly Break[] = [
   row(
     'gateway/operators/console/dialog.ts',
     'browser/console-keys.thorough',
-    'dialog.current?.showModal() : onClose());',
-    'undefined : onClose());',
+    'dialog.current?.showModal() : onClose();',
+    'undefined : onClose();',
   ),
 
   // The reference.

@@ -141,6 +141,20 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     await refused(stack, key, 2);
     await expect.poll(() => refusedOf(stack, key)).toBe(2);
   });
+
+  test('the explanation of a refused request says when the ban is over, and no longer advises lifting it', async () => {
+    const key = await banned(stack);
+    await refused(stack, key, 1);
+    const last = async () => (await get<RequestsAnswer>(stack, `/requests?keyId=${idOf(key)}`)).requests[0];
+    await expect.poll(last).toMatchObject({ code: 'key_banned', advice: expect.stringMatching(/^Lift the ban once/) });
+    expect((await last())?.reason).not.toMatch(/over/);
+    await stack.admin('POST', `/keys/${idOf(key)}/reset`, {});
+    const { reason, advice } = (await last()) ?? {};
+    expect([reason, advice]).toEqual([
+      expect.stringMatching(/ The ban is over\.$/),
+      'Make the client respect Retry-After. Otherwise its next ban lasts longer.',
+    ]);
+  });
 });
 
 test('refusals by two gateways are summed, and ctl shows when the ban ends, its number in the series, and its refusals', async () => {

@@ -127,6 +127,7 @@ test('an irreversible command never affects a key that has the id of a revoked k
 
 test('if several keys have the same name, they are listed, and nothing is changed', async () => {
   const ids = [await issueId(stack, { name: 'twin' }), await issueId(stack, { name: 'Twin', plan: 'pro' })];
+  await stack.admin('PUT', `/keys/${ids[0]}/ban`, { seconds: 600, reason: 'a test' });
   const before = (await activityOf(stack)).length;
   const [plain, json] = await Promise.all([
     ctl(stack, 'keys', 'revoke', 'twin', '--yes'),
@@ -135,12 +136,13 @@ test('if several keys have the same name, they are listed, and nothing is change
   expect([plain.code, plain.out]).toEqual([2, '']);
   expect(plain.err).toMatch(/^2 keys have the name “twin”\. Use the id of one:\n/);
   for (const id of ids) expect(plain.err).toContain(id);
+  expect(plain.err).toMatch(new RegExp(`${ids[0]} .*banned until .* \\(in \\d+ min\\)`));
   expect([json.code, json.out, JSON.parse(json.err)]).toEqual([
     2,
     '',
     { code: 'usage', message: expect.stringContaining(ids[0] as string) },
   ]);
-  expect(await Promise.all(ids.map(stateOf))).toEqual(['active', 'active']);
+  expect(await Promise.all(ids.map(stateOf))).toEqual(['banned', 'active']);
   expect(await activityOf(stack)).toHaveLength(before);
 });
 

@@ -11,6 +11,8 @@ import type {
 } from '../../gateway/operators/api/answers.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
+import { openBrowser } from '../support/browser.ts';
+import { openConsole } from '../support/console.ts';
 import { ctl } from '../support/ctl.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
 import { send } from '../support/http.ts';
@@ -236,10 +238,13 @@ test('even a lone /readyz reports another gateway that hangs', async () => {
   await eventually(detail).toBeUndefined();
   const pid = there.child.pid as number;
   signalAll(pid, 'SIGSTOP');
+  const stoppedAt = Date.now();
   try {
     await sleep(4_000);
     expect(await detail()).toMatch(/^gateways did not answer within 0\.7 s \(unknown since \S+Z\)\.$/);
     await eventually(detail).toMatch(new RegExp(`^gateway ${hostname()}:${pid} does not answer \\(unknown since `));
+    const [since = ''] = /(?<=since )\S+Z/.exec((await detail()) ?? '') ?? [];
+    expect(Math.abs(Date.parse(since) - stoppedAt)).toBeLessThan(2_500);
     await sleep(1_000);
     // What is known to be silent does not delay readiness checks, which may have a timeout of their own.
     const askedAt = performance.now();
@@ -249,6 +254,18 @@ test('even a lone /readyz reports another gateway that hangs', async () => {
     signalAll(pid, 'SIGCONT');
   }
   await eventually(detail).toBeUndefined();
+});
+
+test('/readyz and the console name each of several faults', async () => {
+  const { url: own } = await ownRedis();
+  const stack = await startStack({ REDIS_URL: own, CORE_URL: 'http://127.0.0.1:1' });
+  await connectionTo(own).multi().del('gateway:plans').set('gateway:plans', 'text').exec();
+  const both = /^core \S+ .+ \(fault since \S+Z\)\. plan table .+ \(fault since \S+Z\)\.$/;
+  await eventually(async () => ((await send(`${stack.adminUrl}/readyz`)).json as { detail?: string }).detail).toMatch(
+    both,
+  );
+  const { page } = await openConsole(await openBrowser(), stack, '/console/plans');
+  await page.locator('#state').getByText('1 more finding: see Health.').waitFor();
 });
 
 test('while Redis refuses writes, a gateway that answers is not reported as silent', async () => {

@@ -10,6 +10,8 @@ const CHECK_EVERY_MS = 1_000;
 const SELDOM_MS = { good: 60_000, bad: 10_000 };
 /** Somebody counts as watching for this long after a call. */
 const WATCHED_WITHIN_MS = 5_000;
+/** The maximum number of findings in the detail of readiness. */
+const MOST_SHOWN = 5;
 /** Findings older than this are outdated. Orchestrators usually check readiness every five to ten seconds. */
 const KEPT_MS = 30_000;
 
@@ -78,12 +80,16 @@ export class Health {
     return ['fault', 'unknown'].flatMap((status) => this.#seen.filter((one) => one.status === status));
   }
 
-  /** Describes the worst finding, for readiness. */
+  /** Describes the bad findings, for readiness. */
   async detail(): Promise<string | undefined> {
     if (!this.#isWatched && performance.now() - this.#checkedAt >= CHECK_EVERY_MS) this.#begin();
     await this.#first;
-    const [worst] = this.bad();
-    return worst && `${worst.about} ${worst.found} (${worst.status} since ${worst.since}).`;
+    const bad = this.bad();
+    const shown = bad
+      .slice(0, MOST_SHOWN)
+      .map((one) => `${one.about} ${one.found} (${one.status} since ${one.since}).`);
+    if (bad.length > MOST_SHOWN) shown.push(`${bad.length - MOST_SHOWN} more: see the doctor.`);
+    return shown.join(' ') || undefined;
   }
 
   /** Records the findings of an expensive check. The doctor calls this too, so that nothing contradicts its report. */

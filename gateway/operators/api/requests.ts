@@ -180,7 +180,8 @@ function viewOf(
   const { cursor: _cursor, digest, fault: _fault, ...shown } = report;
   const { keyId = '' } = report;
   const { name, secrets = [] } = keys.get(keyId)?.record ?? {};
-  const [reason, advice] = whyOf(report);
+  const isBanOver = keys.get(keyId) !== undefined && !bans.has(keyId);
+  const [reason, advice] = whyOf(report, isBanOver);
   return {
     ...shown,
     keyName: name,
@@ -197,8 +198,11 @@ const FIRST_FAILURE = 400;
 const FIRST_FAULT = 500;
 const LEFT = 499;
 
-/** Empty if the request was served. */
-function whyOf(report: RequestReport): Why {
+/**
+ * Empty if the request was served.
+ * @param isBanOver whether the key is known not to be banned now
+ */
+function whyOf(report: RequestReport, isBanOver: boolean): Why {
   const { status = 0, code = '', outcome, decision, fault, times, address } = report;
   if (status === LEFT) {
     const reason = 'The client closed its connection before the response was complete.';
@@ -217,7 +221,7 @@ function whyOf(report: RequestReport): Why {
       `In one minute, the address ${address} sent too many requests that do not count against a key.${retryIn(report)}`,
       'Check its earlier requests: they have no valid key, or they read the limits or the reference too often.',
     ];
-  const refusal = REFUSALS[outcome]?.(report);
+  const refusal = REFUSALS[outcome]?.(report, isBanOver);
   if (refusal !== undefined) return refusal;
   const cure = ERRORS[code as ErrorCode]?.cure.replaceAll('`', '');
   const advice = ADVICE[code] ?? (status < FIRST_FAULT && cure ? `Advice for the client: ${cure}` : undefined);
@@ -230,7 +234,7 @@ const inWords = (buckets: readonly string[] = []): string =>
 const retryIn = ({ retryAt }: RequestReport): string =>
   retryAt === undefined ? '' : ` The client could retry at ${toSecond(retryAt)}.`;
 
-const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
+const REFUSALS: Readonly<Record<string, (report: RequestReport, isBanOver: boolean) => Why>> = {
   refused: (report) => {
     const { decision } = report;
     const [empty = 'minute'] = decision?.refusedBy?.toReversed() ?? [];
@@ -240,13 +244,16 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
       `Raise the limit of the key or of its plan (${decision?.plan}), or make the client wait for the time in Retry-After.`,
     ];
   },
-  banned: ({ decision }) => {
+  banned: ({ decision }, isBanOver) => {
     const until = toSecond(decision?.bannedUntil ?? '');
+    const over = isBanOver ? ' The ban is over.' : '';
     if (decision?.isBannedByOperator)
-      return [`An operator had banned the key until ${until}.`, 'The audit log has the name and the reason.'];
+      return [`An operator had banned the key until ${until}.${over}`, 'The audit log has the name and the reason.'];
     return [
-      `The key was banned until ${until}, because its client kept sending requests before Retry-After had passed.`,
-      'Lift the ban once the client respects Retry-After.',
+      `The key was banned until ${until}, because its client kept sending requests before Retry-After had passed.${over}`,
+      isBanOver
+        ? 'Make the client respect Retry-After. Otherwise its next ban lasts longer.'
+        : 'Lift the ban once the client respects Retry-After.',
     ];
   },
   forbidden: ({ method }) => [

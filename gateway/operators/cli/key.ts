@@ -19,7 +19,7 @@ const KIND: Kind<KeyView> = {
   isId: isKeyId,
   columns: [
     ['plan', ({ plan }) => plan],
-    ['state', ({ state }) => state],
+    ['state', (key) => banNote(key) ?? key.state],
     ['created', ({ createdAt }) => timeText(createdAt, process.stderr)],
     ['last used', ({ lastUsedAt }) => (lastUsedAt === undefined ? 'never' : timeText(lastUsedAt, process.stderr))],
   ],

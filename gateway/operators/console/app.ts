@@ -138,12 +138,13 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
   if (found?.kind === 'unreadable')
     return bad('Data cannot be read', `${found.why} The data on this page is out of date.`, since);
   if (traffic === undefined) return { kind: 'good', title: 'Loading …', text: '' };
-  const { planTable, workers, health } = traffic;
+  const { planTable, workers, health, findings } = traffic;
   if (planTable.rejectedValues > 0) return warning(`${counted(planTable.rejectedValues, 'plan value')} not in force`);
   if (workers !== undefined && workers.serving < workers.wanted)
     return warning(`${workers.serving} of ${workers.wanted} workers running`);
   if (health === undefined) return { kind: 'good', title: 'All well', text: 'Every limit is exact.' };
-  const text = `${/^(are|have|were) /.test(health.found) ? 'They' : 'It'} ${health.found.replace(/\.$/, '')}.`;
+  const more = findings.length === 1 ? '' : ` ${counted(findings.length - 1, 'more finding')}: see Health.`;
+  const text = `${/^(are|have|were) /.test(health.found) ? 'They' : 'It'} ${health.found.replace(/\.$/, '')}.${more}`;
   if (health.status !== 'unknown') return bad(upperFirst(health.about), text, health.since);
   return { kind: 'warning', title: `Unknown: ${health.about}`, text, since: health.since };
 }
