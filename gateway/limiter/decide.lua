@@ -158,8 +158,8 @@ local function time_of(text, now, shift)
   return max((read_time(text) or 0) - shift, now)
 end
 
--- A raised limit shortens the time per place and keeps the number of places. If the day bucket is empty, the line waits
--- for that bucket.
+-- The end of the line now. If the limit was raised, the number of places is kept, and each takes less time. If the day
+-- bucket is empty, the line waits for that bucket.
 local function in_places(line, now, is_of_day, minute_then, minute_limit, day_then, day_limit)
   local window, limit_then, limit = MINUTE, minute_then, minute_limit
   if is_of_day then window, limit_then, limit = DAY, day_then, day_limit end

@@ -94,10 +94,10 @@ export function countsOf(marks: readonly Mark[], totals: Totals): Count[] {
 }
 
 /**
- * How much of its day limit a key has used at `now`. Usually, this is the number of missing tokens. But a raised limit
- * adds no tokens, so more are missing than were used. The result is therefore at most what the requests of yesterday
- * and today can have used. The times of yesterday's requests are not known, so for a day after the limit is raised, the
- * result can be too high. It is never too low.
+ * How much of its day limit a key has used at `now`. Usually, this is the number of missing tokens. After the limit is
+ * raised, more tokens are missing than were used, because a raised limit adds none. The result is therefore at most the
+ * number of tokens that the requests of yesterday and today can account for. Because the times of yesterday's requests
+ * are not known, it can still be too high for a day after the raise, but it is never too low.
  */
 export function usedOfDay(
   { limit, tokens }: Pick<BucketState, 'limit' | 'tokens'>,

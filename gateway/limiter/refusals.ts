@@ -79,7 +79,7 @@ export interface ChangedLimit {
   readonly limit: number;
 }
 
-/** A raised limit shortens the time per place and keeps the number of places. */
+/** The length of the line now. If the limit was raised, the number of places is kept, and each takes less time. */
 function inPlaces(line: number, { window, before, limit }: ChangedLimit): number {
   if (limit <= before) return line;
   return Math.min(line, Math.ceil(line / Math.ceil(window / before)) * Math.ceil(window / limit));

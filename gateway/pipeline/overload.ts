@@ -31,7 +31,7 @@ export class LoadShedder {
   #total = 0;
   #unverified = 0;
 
-  /** @param limit the current maximum of concurrent requests */
+  /** @param limit returns the current maximum number of concurrent requests */
   constructor(limit: () => number) {
     this.#limit = limit;
   }

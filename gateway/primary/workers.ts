@@ -148,7 +148,10 @@ export class Workers {
   }
 }
 
-/** Why a worker starts: as the first one of its slot, to replace a crashed one, or to replace one that is serving. */
+/**
+ * Why a worker is started: it is the first in its slot, it replaces one that crashed (`replacement`), or it replaces a
+ * serving one in a rolling restart (`renewal`).
+ */
 export type Reason = 'first' | 'replacement' | 'renewal';
 
 interface SlotOptions {

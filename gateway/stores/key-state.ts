@@ -86,8 +86,8 @@ export function readState(hash: Fields): KeyState {
 }
 
 /**
- * `1795132800.125000 1795132810.125000 0`: the last place in line, the end of the last strike, and the time since which
- * there is no room for another.
+ * Like `1795132800.125000 1795132810.125000 0`: the times `lineUntil`, `strikesUntil` and `fullAt` of Refusals. A 0
+ * means never.
  */
 function writeRefusals({ lineUntil, strikesUntil, fullAt }: Refusals): string | undefined {
   if (lineUntil + strikesUntil + fullAt === 0) return undefined;

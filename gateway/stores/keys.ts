@@ -243,7 +243,7 @@ export class Keys {
   /** Ids of keys that work but are in no list, because the order of keys was lost or edited by hand. */
   unlisted = () => this.#storage.unlistedKeys();
 
-  /** Adds those keys to the order again. @returns their number */
+  /** Adds all unlisted keys to the order again. @returns their number */
   relist = () => this.#storage.relistKeys();
 
   /**

@@ -202,7 +202,7 @@ export type Kind = 'served' | 'refused' | 'strangers';
 
 /** The record of one request. */
 export class NotedRequest {
-  /** The number of the request among all that this process has recorded; 0 if the slot is empty. */
+  /** The request's sequence number, from 1, among all that this process has recorded; 0 if the slot is empty. */
   place = 0;
   /** The last `place` of the slot, kept when the slot is emptied. */
   order = 0;

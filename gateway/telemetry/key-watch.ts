@@ -21,8 +21,9 @@ type ByPlan = Map<PlanName, number>;
 /** Keys in use, by plan, as far as this process knows. */
 interface KeyCounts {
   bans: number;
-  /** Keys with a decision, and keys refused for their limits, in the last ten minutes. */
+  /** Keys with a request that was decided in the last ten minutes. */
   readonly asking: ByPlan;
+  /** Keys with a request that their limits refused in the last ten minutes. */
   readonly refused: ByPlan;
   /** Keys with at most a fifth of their day limit left. */
   readonly near: ByPlan;

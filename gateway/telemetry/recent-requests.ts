@@ -182,7 +182,7 @@ export class RecentRequests {
   }
 }
 
-/** A fixed number of slots, reused in turn. Each is created at its first use. */
+/** A fixed number of slots that are reused in turn. A slot is created when it is first used. */
 class Ring {
   readonly #slots: NotedRequest[] = [];
   readonly size: number;
@@ -235,7 +235,7 @@ export const RequestQuery = z.object({
   requestId: z.string().optional(),
   /** Only requests with a decision of one of these outcomes. */
   outcomes: z.array(z.string()).optional(),
-  /** Only requests with a decision on an existing key. Other gateways are not searched then. */
+  /** Whether to return only requests with a decision on an existing key, and only those of this gateway. */
   isDecided: z.boolean().optional(),
   /** A status, or its first digit. */
   status: z.int().optional(),

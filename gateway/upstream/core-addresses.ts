@@ -60,7 +60,7 @@ function parseCoreUrl(text: string): CoreAddress | CoreName {
   if (scheme && srv && host) return { text, protocol: `${scheme.toLowerCase()}:`, host, port: '', srv };
   const url = new URL(text);
   const { origin, hostname } = url;
-  // The system resolves localhost without DNS. It is one core, whichever of its addresses responds.
+  // The system resolves localhost without DNS. All its addresses are this machine's, so they count as one core.
   const isFixed = isIP(bare(hostname)) > 0 || /(^|\.)localhost\.?$/.test(hostname);
   if (isFixed) return { origin, url: origin, connect: {} };
   return { text: origin, protocol: url.protocol, host: hostname, port: url.port };

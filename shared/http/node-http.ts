@@ -1,5 +1,5 @@
 /**
- * `node:http` without an `import`. An import reads every export, and the three for WebSockets load an HTTP client and
- * HTTP/2, which take some 15 MB and 60 ms in each process.
+ * Loads `node:http` without an `import`, which would read every export. Reading any of the three for WebSockets loads
+ * an HTTP client and HTTP/2, which costs each process some 15 MB and 60 ms.
  */
 export const http = process.getBuiltinModule('node:http');

@@ -240,7 +240,7 @@ function nonBlocking(fd: number): number {
     // A socket cannot be reopened.
   }
   try {
-    // node:net makes the target non-blocking. Like Node, this leaves the terminal of another process unchanged.
+    // node:net makes a pipe or socket non-blocking. A terminal that cannot be reopened stays blocking, as in Node.
     new net.Socket({ fd, readable: false, writable: true }).unref();
   } catch {
     // The target is neither a pipe nor a socket.

@@ -3,7 +3,7 @@ import { countPerRequest } from './per-request.ts';
 import { setStage } from './setup/stage.ts';
 
 // Unlike times, the counts of one admitted GET are the same on every machine.
-test('an admitted request awaits only its decision: no step before or after it creates a promise', async () => {
+test('an admitted request creates promises only for its decision, not in the steps before or after it', async () => {
   const stage = await setStage();
   const [gateway] = await countPerRequest(stage);
   // One promise each for `handle`, the decision, its await and ioredis' command, and two for continuations. Timers add

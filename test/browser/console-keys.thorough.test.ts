@@ -70,8 +70,8 @@ test.for([
     const leaving = await asked;
     expect(leaving.type()).toBe('beforeunload');
     await leaving.dismiss();
-    // Escape must not close the dialog, because nothing else shows the key. Chromium does not let a script block all of
-    // several presses.
+    // Escape must not close the dialog, because the key is shown nowhere else. It is pressed several times, because a
+    // script cannot prevent every close in Chromium.
     for (let pressed = 0; pressed < 6; pressed++) {
       await page.keyboard.press('Escape');
       await question(page).getByLabel('API key').waitFor();

@@ -94,7 +94,7 @@ test(`${KILLS} kills of the core under load lose no acknowledged pet and duplica
   expect(ledger.acknowledged.size).toBeGreaterThan(KILLS * 2);
 }, 600_000);
 
-test('a commit is on disk, not only in a cache of the system, before it is acknowledged', async () => {
+test('a commit is acknowledged only once it is on disk, not just in a cache of the operating system', async () => {
   const store = new SqliteStore(`${await temporaryFolder()}/store.db`);
   const FULL = 2n;
   expect(await store.read(() => query('PRAGMA synchronous'))).toEqual([{ synchronous: FULL }]);

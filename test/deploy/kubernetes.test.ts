@@ -212,7 +212,7 @@ describe.each([
     expect(ports).toEqual({ http: settings.PORT, ...(name === 'gateway' && { admin: settings.ADMIN_PORT }) });
   });
 
-  test('probes check readiness and liveness at the right ports', () => {
+  test('its readiness and liveness probes request the right paths at the right port', () => {
     const port = name === 'gateway' ? 'admin' : 'http';
     const { readinessProbe, livenessProbe } = container;
     expect(readinessProbe.httpGet).toEqual({ path: '/readyz', port });

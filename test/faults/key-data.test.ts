@@ -39,7 +39,7 @@ const spoils: [name: string, spoil: (redis: Redis, hash: string) => unknown][] =
 ];
 
 test.for(spoils)(
-  'a key that has become %s is decided from its last known data and does not affect other keys',
+  'if a key turns into %s, decisions on it use its last known data, and other keys are not affected',
   async ([, spoil]) => {
     const [seen, unseen] = [await createKey(redis, { minute: MINUTE }), await createKey(redis, { minute: MINUTE })];
     for (let sent = 0; sent < SPENT; sent++) await askWith(seen.apiKey);

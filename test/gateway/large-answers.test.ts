@@ -107,7 +107,7 @@ test('a client that reads none of its responses holds only its share of connecti
   expect(asked).toBeLessThanOrEqual(10 * MOST_ALONE);
 });
 
-test('clients that do not read large responses leave connections for the reads and writes of others', async () => {
+test("clients that do not read large responses leave connections to the core for others' GETs and POSTs", async () => {
   const { stack, get } = await stackBefore(CORE_URL);
   const query = `?seed=7&length=${16 * MEGABYTE}`;
   for (let count = 0; count < 4; count++) {

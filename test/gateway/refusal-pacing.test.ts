@@ -137,7 +137,7 @@ test('a thousand refusals a second are sent without a delay while requests are s
     expect(isDelayed()).toBe(false);
     advance(1);
   }
-  // Four may be sent at the same moment, and a served request permits a quarter of one.
+  // Four refusals may be sent at once. The served request adds only a quarter of one, so the fifth waits.
   expect(Array.from({ length: 5 }, isDelayed)).toEqual([false, false, false, false, true]);
 });
 

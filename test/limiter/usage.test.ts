@@ -307,7 +307,7 @@ test('while the limit stays the same, the tokens used of the day equal those mis
   );
 });
 
-test('after the limit is raised, used tokens are at most the admissions of yesterday and today', () => {
+test('even after the limit is raised, reported usage never exceeds the requests admitted yesterday and today', () => {
   fc.assert(
     fc.property(steps, fc.integer({ min: 1, max: 60 }), (walk, limit) =>
       walkDays(walk, limit, (day, state, now) => {

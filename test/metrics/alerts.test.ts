@@ -177,7 +177,8 @@ const ALERT_HISTORIES: Readonly<Record<string, AlertHistories>> = {
     stays: [{ [MEMORY]: '0.79x30' }, { [MEMORY]: '0.5x17 0.9x1 0.5x10' }],
   },
   GatewayBackupMissing: {
-    // These histories start at time 0, and 26 hours are 1,560 minutes. The newest backup of all gateways counts.
+    // The values are the Unix times of backups, one a minute from time 0, so 26 hours are 1,560 values. The newest
+    // backup of any gateway counts.
     fires: [{ [BACKUP]: '0x1700' }, { [BACKUP]: '0x1700', [OTHER_BACKUP]: '-3600x1700' }],
     stays: [{ [BACKUP]: '0x1000 60000x700' }, { [BACKUP]: '0x1700', [OTHER_BACKUP]: '60000x1700' }, {}],
   },
@@ -245,7 +246,7 @@ async function rulesOf(alertname: string): Promise<string> {
   return file;
 }
 
-/** Lets promtool check that exactly this many alerts of a name fire at the end of each history. */
+/** Checks with promtool that exactly `firing` alerts with this name fire in each history, at AT or its AT_OF. */
 async function judge(alertname: string, histories: readonly History[], firing: number) {
   const tests = histories.map((history) => ({
     interval: '1m',

@@ -132,7 +132,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     await expect.poll(() => refusedOf(stack, key)).toBe(21);
   });
 
-  test('only refusals by the current ban are counted', async () => {
+  test('refusals by an earlier ban are not counted for the current one', async () => {
     const key = await banned(stack);
     await refused(stack, key, 5);
     await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);

@@ -81,7 +81,7 @@ async function bashScript(): Promise<string> {
 
 type Row = readonly [line: string, offered: readonly string[]];
 
-/** Expects bash to offer these completions for each line, whose words are separated by two spaces. */
+/** Expects bash to offer these completions for each line. Two spaces separate words, as a word may contain one. */
 async function expectOffered(script: string, rows: readonly Row[], environment: NodeJS.ProcessEnv = {}) {
   const complete = `offer() {
     COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _animal_store_ctl; printf '%s\\n' "\${COMPREPLY[@]}" 'the end'

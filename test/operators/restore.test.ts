@@ -197,10 +197,10 @@ test('the command line rejects a file that is not a backup, and skips invalid li
     expect([code, err]).toEqual([1, '']);
     expect(out.split('\n')).toEqual([
       'Keys restored: 1. Plan fields restored: 0.',
-      'Rejected: line 2: It is not a line of a backup.',
-      'Rejected: line 3: It is not a line of a backup.',
+      'Rejected: line 2: It is not in backup format.',
+      'Rejected: line 3: It is not in backup format.',
       'Rejected: line 4: It is too long.',
-      'Rejected: line 6: It is not a line of a backup.',
+      'Rejected: line 6: It is not in backup format.',
       'Rejected: line 9: It follows the last line of the backup.',
       `Rejected: short: ${SHAPE}`,
       '',

@@ -56,7 +56,7 @@ test('a key that was typed by hand is adopted once and works like any other', as
   expect((await auditOf(id)).filter((entry) => entry === 'by hand: key.create')).toHaveLength(1);
 });
 
-test('a change to a typed key is recorded after its adoption', async () => {
+test('the audit log records that a key was typed by hand before it records a change to that key', async () => {
   const { id } = await type(GOOD);
   await stack.admin('PATCH', `/keys/${id}`, { name: 'mine' });
   expect(await auditOf(id)).toEqual(['api: key.change', 'by hand: key.create']);

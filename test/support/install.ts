@@ -51,7 +51,7 @@ export function need(name: Package, instead = `put ${PACKAGES[name][0]} on PATH`
   return brought;
 }
 
-/** Installs the missing packages among these in one step, if possible. */
+/** Installs those of these packages that are missing, in one step. Does nothing where packages cannot be installed. */
 export function installMissing(names: readonly Package[]): void {
   const missing = names.filter((name) => find(name) === undefined);
   if (missing.length > 0 && canInstall()) install(missing);

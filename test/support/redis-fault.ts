@@ -89,8 +89,8 @@ export async function observe(fault: RedisFault, core: string) {
     /** Requests with a key that exceeds its allowance, from before the fault until it ends. */
     tight: withModes([...before, ...hammering.answers], log),
     /**
-     * Requests with keys new to the gateway. Each key is used once `during` the fault, and one `after` it until it
-     * works.
+     * Requests with keys that were new to the gateway. `during` the fault, each request uses another key. `after` it,
+     * the requests use one key until the first of them succeeds.
      */
     unseen: { during: [...strangers.answers], after },
     /** The number of requests sent per key, including those before the observation. */

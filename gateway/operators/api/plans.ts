@@ -178,9 +178,9 @@ const Rollback = z.strictObject({
 });
 
 /**
- * Reverts the last change. If that is itself a rollback, the call may repeat one whose response was lost: without an
- * id, or with the id of the change that was rolled back, it changes nothing and succeeds. A rollback is reverted only
- * by a call with its own id. The call is refused if one of the fields has changed since the last change.
+ * Reverts the last change. If that is itself a rollback, this call may be a retry after its response was lost: without
+ * an id, or with the id of the change that was rolled back, the call succeeds and changes nothing. To revert a
+ * rollback, send the rollback's own id. The call fails if a field of the last change has since been changed again.
  */
 export const rollBack = operation(
   { body: Rollback, answer: Plans, isVersioned: true, errors: [404] },

@@ -118,7 +118,7 @@ const timeOf = (ms: number): string => new Date(ms).toISOString();
 
 const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
 
-/** The newest of some events, with its time formatted for responses. */
+/** The newest of these events, with its time as a string; undefined if there are none. */
 function newest<T extends { readonly at: number }>(all: readonly (T | undefined)[]) {
   const [event] = all.filter((one) => one !== undefined).toSorted((a, b) => b.at - a.at);
   return event && { ...event, at: timeOf(event.at) };

@@ -182,7 +182,7 @@ function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
   `;
 }
 
-/** Says when requests with the key work again, by the key's current state, which may have changed since the refusal. */
+/** Says when requests with the key work again. The key is read again, because it may have changed since the refusal. */
 function Again({ at, keyId, outcome }: { at: string; keyId: string; outcome: RequestView['outcome'] }) {
   const { value: key, fault } = usePolled<KeyView>(keyPath(keyId), 10_000);
   if (fault instanceof ApiError && fault.status === 404) return 'The key has been revoked since.';

@@ -125,7 +125,7 @@ const REFUSALS: readonly [beginning: RegExp, why: string][] = [
   [/^(TRYAGAIN|MOVED|ASK|Too many Cluster redirections)/, 'A slot of the Redis cluster is being moved.'],
   [/^(NOPERM|NOAUTH|WRONGPASS) |^ERR The user executing/, "The gateway's Redis user lacks a permission."],
   [/^BUSY /, 'A script keeps Redis busy.'],
-  [/^WRONGTYPE /, 'A name in Redis holds a value of the wrong type.'],
+  [/^WRONGTYPE /, 'A key in the Redis database holds a value of the wrong type.'],
 ];
 
 /** Why Redis did not run the command; undefined if it may have. */

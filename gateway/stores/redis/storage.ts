@@ -207,7 +207,7 @@ const OTHER: Fields = { tags: '\uFFFD' };
 
 /** A replica that takes longer to confirm does not count. */
 const CONFIRM_MS = 1_000;
-/** How often a node without replicas is checked for new ones. Until then no change waits. */
+/** How often a node without replicas is checked for new ones. Until one is found, changes wait for no replica. */
 const LOOK_EVERY_MS = 1_000;
 const LOOK_AGAIN_MS = 50;
 

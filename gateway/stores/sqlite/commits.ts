@@ -11,8 +11,8 @@ import { WAL } from './open.ts';
 const MOST_AT_ONCE = 250;
 const LOG_PAGES = 200;
 /**
- * The maximum number of urgent steps in one transaction on a full disk. It is low enough for the pages that these steps
- * change to fit into the existing log.
+ * The maximum number of urgent steps in one transaction on a full disk. It is so low that the pages that these steps
+ * change fit into the existing log file.
  */
 const MOST_IN_NEED = 25;
 
@@ -190,7 +190,7 @@ export class Commits {
     room.hold();
   }
 
-  /** Detects a full disk before the last of its room is used. */
+  /** Detects a full disk before the free pages run out. Unless it is full, adds free pages when few are left. */
   #watchRoom(): void {
     if (this.#options.room?.isDiskFull()) this.failed(FULL);
     else if (this.#freePageCount() < LEAST_FREE_PAGES) this.begin(1);

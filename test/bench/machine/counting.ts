@@ -10,7 +10,7 @@ import { setFlagsFromString } from 'node:v8';
  */
 
 export interface Counted {
-  /** The objects by the script that created them, which is '' for V8 and Node's native code. */
+  /** The created objects, grouped by the URL of the script that created them: '' for V8 and Node's native code. */
   readonly objects: readonly { readonly url: string; readonly count: number; readonly bytes: number }[];
   readonly promises: number;
   /** How often each function ran, by script. */

@@ -39,7 +39,7 @@ function rowsOf(wished: readonly string[] | undefined): Row[] {
 async function measureAll(rows: readonly Row[]): Promise<Measured[]> {
   const { redis, client, redisUrl } = await startRedis();
   setSessionPriority(redis.pid, FIRST);
-  // For the whole row, the key must be refused but never banned.
+  // The key that exceeds its limit must be refused throughout its row, and never be banned.
   await client.hset('gateway:plans', { ...storedPlans(DEFAULT_PLANS), 'free.ban_after': '1000000000' });
   const shared = { redisUrl, keys: await issueKeys(client) };
   const measured: Measured[] = [];

@@ -17,7 +17,8 @@ export async function buildImage(
   file = 'Dockerfile',
   context = '.',
 ): Promise<void> {
-  // This copy has no digests, because a stand-in has the name and tag of the original image but another digest.
+  // A copy of the Dockerfile without the digests of its base images: a stand-in for one has its name and tag, but
+  // another digest.
   const dockerfile = join(await temporaryFolder(), 'Dockerfile');
   writeFileSync(dockerfile, withoutDigest(readFileSync(join(ROOT, 'deploy', file), 'utf8')));
   // The engine's own networks have no access to the outside, so npm uses the machine's network.

@@ -68,7 +68,7 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
     const read = readLine(line);
     if (read === undefined) {
       if (!line.isEnded) break;
-      return refuse(`${file}: line ${line.number} is not a line of a backup.`);
+      return refuse(`${file}: line ${line.number} is not in backup format.`);
     }
     if ('end' in read) return { keys, after, at: header.at, isWhole: true };
     session.write(keyLine(read));

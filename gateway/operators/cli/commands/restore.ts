@@ -102,7 +102,7 @@ async function restoreAll(
     if (read === undefined || end !== undefined) {
       // The last line of a file that was cut off may be incomplete.
       const isHalf = !line.isEnded && !line.isTooLong && end === undefined;
-      const why = end === undefined ? 'It is not a line of a backup.' : 'It follows the last line of the backup.';
+      const why = end === undefined ? 'It is not in backup format.' : 'It follows the last line of the backup.';
       if (!isHalf) reject(`line ${line.number}`, line.isTooLong ? 'It is too long.' : why);
     } else if ('end' in read) {
       end = read.keys;
