@@ -237,6 +237,8 @@ test('even a lone /readyz reports another gateway that hangs', async () => {
   const detail = async () => ((await send(`${here.adminUrl}/readyz`)).json as { detail?: string }).detail;
   await eventually(detail).toBeUndefined();
   const pid = there.child.pid as number;
+  // Gateways report that they run once a second. This is longer than a few reports.
+  await sleep(3_500);
   signalAll(pid, 'SIGSTOP');
   const stoppedAt = Date.now();
   try {
