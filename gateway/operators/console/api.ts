@@ -11,7 +11,11 @@ const AUTHOR = 'author';
 const TIMEOUT_MS = 15_000;
 
 export const keptToken = (): string | null => sessionStorage.getItem(TOKEN);
-export const keepToken = (token: string): void => sessionStorage.setItem(TOKEN, token);
+/** Also notifies a dialog that was opened before this login. */
+export function keepToken(token: string): void {
+  sessionStorage.setItem(TOKEN, token);
+  dispatchEvent(new Event('token-kept'));
+}
 
 /** The name is sent with each change. */
 export const author = (): string => sessionStorage.getItem(AUTHOR) ?? '';
