@@ -114,6 +114,7 @@ function read(text: string): unknown {
   }
 }
 
+export const isKeyId = (text: string): boolean => /^[0-9A-Za-z]{12}$/.test(text);
 export const keyPath = (id: string): string => `/keys/${encodeURIComponent(id)}`;
 
 /** How many requests in a row must fail before this counts as trouble. */
