@@ -157,7 +157,7 @@ test('filters are part of the URL and are kept while paging, and an invalid one 
   await page.getByText('status must be a status such as 429, or a class such as 4xx.').waitFor();
 });
 
-test('the filter for a key accepts its name, and offers a choice if several keys match', async () => {
+test('the filter for a key accepts its full name, and offers a choice if several keys match', async () => {
   const other = await startStack();
   const [one, two, three] = [
     await other.issueKey({ name: 'Acme' }),
@@ -172,26 +172,58 @@ test('the filter for a key accepts its name, and offers a choice if several keys
     await page.getByLabel('Key id').fill(text);
     await page.getByRole('button', { name: 'Filter' }).click();
   };
-  await filterBy('REPORTS');
+  await filterBy('ACME Reports');
   await expect.poll(shown).toBe(`?keyId=${idOf(three)}&status=2xx`);
   await expect.poll(() => idsIn(page)).toEqual(['n-3']);
+  await other.admin('PUT', `/keys/${idOf(one)}/ban`, { seconds: 600, reason: 'too loud' });
+  await other.admin('PATCH', `/keys/${idOf(two)}`, { disabled: true });
   await filterBy('acme');
-  const choice = page.getByRole('status').filter({ hasText: 'Several keys match “acme”. Choose one:' });
+  const choice = page.getByRole('status').filter({ hasText: 'Several keys have the name “acme”. Choose one:' });
   await expect.poll(() => choice.getByRole('link').count()).toBe(2);
+  const lineOf = (key: string) => choice.locator('li', { hasText: idOf(key) });
+  expect(await lineOf(one).innerText()).toMatch(/Banned until [\d:]+ \(in (10|9) min\), refused 0 since$/);
+  expect(await lineOf(two).innerText()).toMatch(/Disabled$/);
+  expect(await page.getByText('No recent request').count()).toBe(0);
   expect((await shortcomings(page)).found).toEqual([]);
-  await choice
-    .locator('li', { hasText: idOf(one) })
-    .getByRole('link')
-    .click();
+  await lineOf(one).getByRole('link').click();
   await expect.poll(shown).toBe(`?keyId=${idOf(one)}&status=2xx`);
   await expect.poll(() => idsIn(page)).toEqual(['n-1']);
   expect(await page.getByLabel('Key id').inputValue()).toBe(idOf(one));
   await choice.waitFor({ state: 'detached' });
-  // The id of a revoked key still selects its requests.
-  await other.admin('DELETE', `/keys/${idOf(one)}`);
-  await page.reload();
-  await isShown(page);
-  await expect.poll(() => idsIn(page)).toEqual(['n-1']);
+  // A part of a name selects nothing by itself, even if only one name contains it.
+  await filterBy('REPORTS');
+  const similar = page.getByRole('status').filter({ hasText: 'No key has the id or name “REPORTS”.' });
+  await similar.getByText('These names contain it:').waitFor();
+  expect(shown()).toBe('?keyId=REPORTS&status=2xx');
+  await similar.getByRole('link', { name: 'acme reports' }).click();
+  await expect.poll(() => idsIn(page)).toEqual(['n-3']);
+  expect(faults).toEqual([]);
+});
+
+test('the filter for a key finds a revoked key by its id or name, and says if no key has a name', async () => {
+  const key = await stack.issueKey({ name: 'Gone away' });
+  // A client can choose a request id that is the name of a key.
+  await ask('like-a-name', await stack.issueKey({ name: 'like-a-name' }));
+  await ask('g-1', key);
+  await stack.admin('DELETE', `/keys/${idOf(key)}`);
+  const { page, faults } = await openConsole(browser, stack, '/console/requests?keyId=gone+away');
+  for (const address of [undefined, `/console/requests?keyId=${idOf(key)}`]) {
+    if (address !== undefined) await visit(page, address);
+    await page.getByText(`The key Gone away was revoked. Its id was ${idOf(key)}.`).waitFor();
+    await expect.poll(() => idsIn(page)).toEqual(['g-1']);
+    expect(new URL(page.url()).search).toBe(`?keyId=${idOf(key)}`);
+  }
+  await visit(page, '/console/requests?keyId=nosuch');
+  await page.getByText('No key has the id or name “nosuch”.').waitFor();
+  expect(await page.getByText('No recent request').count()).toBe(0);
+  // It has the form of an id, and requests with an unknown id are listed too.
+  await visit(page, '/console/requests?keyId=nosuchkey123');
+  await page.getByText('No recent request matches these filters.').waitFor();
+  for (let at = 0; at < 22; at++) await stack.issueKey({ name: `bulk ${at}` });
+  await visit(page, '/console/requests?keyId=bulk');
+  await page.getByText('and 2 more keys').waitFor();
+  await visit(page, '/console/requests?keyId=like-a-name');
+  await expect.poll(() => idsIn(page)).toEqual(['like-a-name']);
   expect(faults).toEqual([]);
 });
 

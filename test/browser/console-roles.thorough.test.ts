@@ -164,6 +164,22 @@ test('a form that was sent with a revoked token can be sent again after a new lo
   await page.getByRole('heading', { name: 'sent twice' }).waitFor();
 });
 
+test('the review of a plan tries the new limits again after a new login', async () => {
+  const { page, revoke } = await openUntilRevoked('/console/plans');
+  await page.getByRole('button', { name: 'Change Business' }).click();
+  await question(page).getByLabel('Requests per minute').fill('77');
+  // Only the trial finds out that the token was revoked.
+  await page.route('**/{traffic,whoami,plans,plans/history*,activity*}', () => {});
+  const revoked = revoke();
+  await question(page).getByRole('button', { name: 'Review' }).click();
+  await revoked;
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
+  await logIn(page);
+  await isShown(page);
+  await question(page).getByText('Requests per minute: 1,000 → 77').waitFor();
+  await question(page).getByText('No key of this plan sent a request.').waitFor();
+});
+
 test('an admin and the shared token may use every button', async () => {
   const { refused } = await buttonsOf(await openAs('admin'));
   expect(refused).toEqual([]);

@@ -11,7 +11,11 @@ const AUTHOR = 'author';
 const TIMEOUT_MS = 15_000;
 
 export const keptToken = (): string | null => sessionStorage.getItem(TOKEN);
-export const keepToken = (token: string): void => sessionStorage.setItem(TOKEN, token);
+/** Also notifies a dialog that was opened before this login. */
+export function keepToken(token: string): void {
+  sessionStorage.setItem(TOKEN, token);
+  dispatchEvent(new Event('token-kept'));
+}
 
 /** The name is sent with each change. */
 export const author = (): string => sessionStorage.getItem(AUTHOR) ?? '';
@@ -110,6 +114,7 @@ function read(text: string): unknown {
   }
 }
 
+export const isKeyId = (text: string): boolean => /^[0-9A-Za-z]{12}$/.test(text);
 export const keyPath = (id: string): string => `/keys/${encodeURIComponent(id)}`;
 
 /** How many requests in a row must fail before this counts as trouble. */

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { ACTION_WORDS, type Action, VIA_WORDS } from '../../stores/words.ts';
 import type { ActivityView } from '../api/answers.ts';
 import { readEntries } from '../clients.ts';
-import { bodyOf, usePolled } from './api.ts';
+import { bodyOf, isKeyId, usePolled } from './api.ts';
 import { asCsv } from './csv.ts';
 import { notify } from './dialog.ts';
 import { addressOf } from './page-names.ts';
@@ -130,15 +130,13 @@ export const AuditCard = ({ asked, isOfOneTarget }: Omit<AuditListProps, 'limit'
   <//>
 `;
 
-const KEY_ID = /^[0-9A-Za-z]{12}$/;
-
 function Target({ of: { action, target, targetName } }: { of: ActivityView }) {
   if (action.startsWith('plan.'))
     return html`<span class="target"><a href=${addressOf('plans')}>${planInWords(target)}</a></span>`;
   const [id = ''] = target.split('/');
   if (action.startsWith('token.'))
     return html`<span class="target"><a class="wordy" href=${addressOf('access')}>${targetName ?? target}</a></span>`;
-  if (KEY_ID.test(id)) return html`<span class="target"><${KeyLink} id=${id} name=${targetName ?? id} /></span>`;
+  if (isKeyId(id)) return html`<span class="target"><${KeyLink} id=${id} name=${targetName ?? id} /></span>`;
   return target !== '*' && html`<span class="target wordy">${target}</span>`;
 }
 

@@ -235,7 +235,14 @@ function WhatIf({ plan, limits }: { plan: PlanName; limits: Readonly<Record<stri
     if (isNone) return;
     const ask = async (path: string) =>
       (await callApi<TrialAnswer>('POST', path, { body: limits, isTrial: true })).body;
-    readTrial(ask, plan, MOST_PAGES).then(setTrial, setTrial);
+    const attempt = () => {
+      setTrial(undefined);
+      readTrial(ask, plan, MOST_PAGES).then(setTrial, setTrial);
+    };
+    attempt();
+    // A trial that was refused because the token was revoked is repeated after the next login.
+    addEventListener('token-kept', attempt);
+    return () => removeEventListener('token-kept', attempt);
   }, []);
   if (isNone) return undefined;
   return html`<div class="what-if" role="status"><h3>In the last hour</h3>${trialInWords(trial)}</div>`;

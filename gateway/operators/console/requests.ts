@@ -1,7 +1,15 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { DecisionReport, FoundAnswer, KeyView, RequestsAnswer, RequestView } from '../api/answers.ts';
-import { firstFilled, timesInWords, withTimes } from '../clients.ts';
-import { ApiError, bodyOf, keyPath, usePolled } from './api.ts';
+import type {
+  ActivityView,
+  DecisionReport,
+  FoundAnswer,
+  KeysAnswer,
+  KeyView,
+  RequestsAnswer,
+  RequestView,
+} from '../api/answers.ts';
+import { firstFilled, partsOf, readEntries, timesInWords, withTimes } from '../clients.ts';
+import { ApiError, bodyOf, isKeyId, keyPath, usePolled } from './api.ts';
 import { addressOf } from './page-names.ts';
 import {
   BanNote,
@@ -14,7 +22,9 @@ import {
   filtersIn,
   html,
   KeyLink,
+  Missing,
   Pager,
+  StateOf,
   Table,
 } from './parts.ts';
 import { navigate, type Route } from './router.ts';
@@ -50,34 +60,78 @@ export function RequestsPage({ route }: { route: Route }) {
   const filters = filtersIn(SPECS, route.query);
   const after = route.query.get('after');
   const asked = { limit: '50', ...filters, ...(after !== null && { after }) };
-  return html`
-    <h1>Requests</h1>
-    <p class="note">The last requests on all gateways. Open one to see what happened, why, and what to do. Older ones are in the log.</p>
-    <${Filters} specs=${SPECS} route=${route} />
-    ${filters.keyId !== undefined && html`<${KeysNamed} text=${filters.keyId} filters=${filters} />`}
+  const list = html`
     <section class="card" aria-label="Requests">
       <${RequestList} label="Requests" asked=${asked} hasKeys=${true} opensOnlyOne=${filters.q !== undefined} pages=${route}
         empty=${Object.keys(filters).length > 0 ? 'No recent request matches these filters.' : 'There are no requests yet.'} />
     </section>
   `;
+  return html`
+    <h1>Requests</h1>
+    <p class="note">The last requests on all gateways. Open one to see what happened, why, and what to do. Older ones are in the log.</p>
+    <${Filters} specs=${SPECS} route=${route} />
+    ${filters.keyId === undefined ? list : html`<${KeysNamed} text=${filters.keyId} filters=${filters}>${list}<//>`}
+  `;
 }
 
-/** If the filter for a key id has a name, selects the key with this name, or offers a choice if several match. */
-function KeysNamed({ text, filters }: { text: string; filters: FilterValues }) {
-  const { value } = usePolled(`keys named ${text}`, 600_000, () =>
-    firstFilled<FoundAnswer>(bodyOf, '/keys/find', { text }, ({ keys }) => keys),
-  );
-  const found = value?.keys.filter(({ foundBy }) => foundBy === 'name') ?? [];
-  const same = found.filter(({ name }) => name.toLowerCase() === text.toLowerCase());
-  const keys = same.length > 0 ? same : found;
+interface KeysNamedProps {
+  readonly text: string;
+  readonly filters: FilterValues;
+  /** The list of requests. It is shown only if the text has the form of a key id. */
+  readonly children: Content;
+}
+
+/** If the filter for a key id has a name, selects the key with this name, or offers a choice, or says that none has it. */
+function KeysNamed({ text, filters, children }: KeysNamedProps) {
+  const { value, fault } = usePolled(`keys named ${text}`, 600_000, () => findNamed(text));
+  const { same = [], similar = [], revoked } = value ?? {};
   const addressFor = (id: string) => addressOf('requests', { ...filters, keyId: id });
-  const only = keys.length === 1 && value?.next === undefined ? keys[0]?.id : undefined;
-  useEffect(() => (only === undefined ? undefined : navigate(addressFor(only), 'replace')), [only]);
-  if (keys.length === 0 || only !== undefined) return undefined;
-  return html`<div class="notice" role="status">
-    Several keys match “${text}”. Choose one:
-    <ul class="plain">${keys.map(({ id, name }) => html`<li key=${id}><a href=${addressFor(id)}>${name}</a> <code class="id">${id}</code></li>`)}</ul>
-  </div>`;
+  const only = same.length === 1 ? same[0]?.id : revoked?.target;
+  const isOther = only !== undefined && only !== text;
+  useEffect(() => (isOther ? navigate(addressFor(only), 'replace') : undefined), [only]);
+  if (isOther) return undefined;
+  const isId = isKeyId(text);
+  const choice = same.length === 0 && !isId ? similar : same;
+  const none = `No key has the id or name “${text}”.`;
+  if (choice.length === 0 && !isId)
+    return html`<section class="card" aria-label="Requests"><${Missing} fault=${fault}>${value && none}<//></section>`;
+  return html`
+    ${revoked && html`<p class="notice wordy" role="status">The key ${revoked.targetName ?? text} was revoked. Its id was <code>${text}</code>.</p>`}
+    ${
+      choice.length > 0 &&
+      html`<div class="notice wordy" role="status">
+        ${same.length === 0 ? `${none} These names contain it:` : `Several keys have the name “${text}”. Choose one:`}
+        <ul class="plain">
+          ${choice.slice(0, MOST_OFFERED).map((key) => html`<li key=${key.id}><a href=${addressFor(key.id)}>${key.name}</a> <code class="id">${key.id}</code> <${StateOf} ...${key} /></li>`)}
+          ${choice.length > MOST_OFFERED && html`<li class="note">and ${counted(choice.length - MOST_OFFERED, 'more key')}</li>`}
+        </ul>
+      </div>`
+    }
+    ${choice.length === 0 && children}
+  `;
+}
+
+const MOST_OFFERED = 20;
+
+/** The keys with a name and those whose names contain it. If none has it, the last key that had it and was revoked. */
+interface Named {
+  readonly same?: readonly KeyView[];
+  readonly similar?: readonly KeyView[];
+  readonly revoked?: ActivityView | undefined;
+}
+
+/** Finds keys by name, as the command line does. The id of a key is never read as a name. */
+async function findNamed(text: string): Promise<Named> {
+  if (isKeyId(text)) {
+    const { keys } = await bodyOf<FoundAnswer>(`/keys/find?text=${text}`);
+    if (keys[0]?.foundBy === 'id') return {};
+  }
+  const similar: KeyView[] = [];
+  for await (const { keys } of partsOf<KeysAnswer>(bodyOf, '/keys', { name: text })) similar.push(...keys);
+  const same = similar.filter(({ name }) => name.toLowerCase() === text.toLowerCase());
+  if (same.length > 0) return { same };
+  const { activity } = await readEntries(bodyOf, { action: 'key.revoke', target: text }, 1);
+  return { similar, revoked: activity[0] };
 }
 
 const COLUMNS: readonly Column<RequestView>[] = [
