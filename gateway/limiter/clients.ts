@@ -203,9 +203,8 @@ export class Clients implements LocalDecisions {
     if (settled(client.debt, charged)) this.#debtors.delete(client.id);
     if (decision === undefined) return;
     const { lastReply } = client;
-    // The reply to a request may have arrived before the reply to the charge. Its levels already include the charge.
-    const hasNewer = lastReply !== undefined && lastReply.decision.now > decision.now;
-    this.#noteReply(client, hasNewer ? lastReply : { decision, at: this.#monotonic() });
+    const reply = { decision, at: this.#monotonic() };
+    this.#noteReply(client, lastReply !== undefined && isNewer(lastReply, reply) ? lastReply : reply);
   }
 
   /** When the store's last verdict on a key arrived, by the monotonic clock in microseconds; 0 for never. */
@@ -346,7 +345,19 @@ interface LocalFacts {
   readonly now: number;
 }
 
-const isNewer = ({ at }: StoreReply, than: StoreReply | undefined): boolean => than === undefined || than.at < at;
+/** How much later than others a reply may arrive. */
+const LATE = 5 * SECOND;
+
+/**
+ * Whether the store made a decision after another one. Replies may arrive in a different order, for example that to a
+ * charge after those to later requests, whose levels already include the charge. The store's clock then shows their
+ * order, unless it was set back.
+ */
+function isNewer({ decision, at }: StoreReply, than: StoreReply | undefined): boolean {
+  if (than === undefined) return true;
+  const ahead = decision.now - than.decision.now;
+  return ahead !== 0 && Math.abs(ahead) < LATE ? ahead > 0 : at > than.at;
+}
 
 const EXPIRED: Unauthorized = { outcome: 'unauthorized', reason: 'expired', mode: 'local' };
 /** No key reaches so many strikes. */

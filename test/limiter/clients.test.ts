@@ -216,6 +216,24 @@ test('if two processes have data on a key, the newer data is used', async () => 
   expect(redis.now).toBeGreaterThan(BEGIN);
 });
 
+test('if the reply to a charge arrives after replies that Redis sent later, their levels are used', async () => {
+  const [worker, machine] = [knownKeys(), knownKeys()];
+  const key = await redis.createKey({ minute: MINUTE });
+  await worker.decideInRedis(key);
+  await machine.decideInRedis(key);
+  const client = machine.known.verified(key) as Client;
+  const debt = { ...noDebt(), admitted: 1, due: 1 };
+  Object.assign(client.debt, debt);
+  const [charged] = await redis.charger.charge([{ ...debt, id: key.id }]);
+  redis.now += 1;
+  for (let spent = 0; spent < 50; spent++) await worker.decideInRedis(key);
+  redis.now += 1;
+  machine.known.settle(client, debt, (charged as { decision: Decision }).decision);
+  machine.known.takeOver(key.id, worker.known.known(key.id) as KnownKey, redis.now);
+  const outcomes = Array.from({ length: MINUTE }, () => machine.decideHere(key));
+  expect(outcomes.filter((outcome) => outcome === 'admitted')).toHaveLength(MINUTE - 53);
+});
+
 test('after a change to a key, older data from another process is ignored', async () => {
   const [worker, machine] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
