@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { expect, test } from 'vitest';
+import { BREAKS } from './breaks/table.ts';
 import { ROOT } from './support/process.ts';
 
 /** Layout rules: which folders may import what. */
@@ -145,4 +146,14 @@ test('no imports are circular', () => {
 test('the layout rules are checked against real imports', () => {
   expect(sources.length).toBeGreaterThan(80);
   expect(sources.find(({ path }) => path === 'core/core.ts')?.imports).toContain('core/store/sqlite.ts');
+});
+
+test('each deliberate break still matches the code once, and names an existing test', () => {
+  const tests = sources.map(({ path }) => path).filter((path) => path.endsWith('.test.ts'));
+  const textOf = (file: string) => readFileSync(join(ROOT, file), 'utf8');
+  const outdated = BREAKS.filter(
+    ({ file, code, test: named }) =>
+      textOf(file).split(code).length !== 2 || !tests.some((path) => path.startsWith(`test/${named}`)),
+  );
+  expect(outdated).toEqual([]);
 });
