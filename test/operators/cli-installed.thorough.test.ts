@@ -84,7 +84,9 @@ test('zsh completes commands, options and their values', async () => {
   expect(await offered('requests', '--key', "'acme z")).toEqual(['acme zoo']);
   await stack.admin('POST', `/keys/${id}/secrets`, { name: 'billing service' });
   expect(await offered('keys', 'secrets', 'set', "'acme zoo'", 'bill')).toEqual(['billing service']);
-  expect(await offered('keys', 'rotate', '--grace', '24h', 'acme zoo', '--secret', 'bill')).toEqual(['billing service']);
+  expect(await offered('keys', 'rotate', '--grace', '24h', 'acme zoo', '--secret', 'bill')).toEqual([
+    'billing service',
+  ]);
   expect(await offered('keys', 'secrets', 'set', '--scope', 'read', 'w')).toEqual(['read', 'write']);
   expect(await offered('bans', 'set', '--for', '2h', "'acme z")).toEqual(['acme zoo']);
   expect(await offered('keys', 'rotate', '--grace', '')).toEqual([]);
