@@ -68,6 +68,10 @@ export async function readEntries(
   }
 }
 
+/** Finds the last key with this id or name that was revoked: the audit log still has its id. */
+export const lastRevoked = async (ask: Ask<ActivityAnswer>, target: string): Promise<ActivityView | undefined> =>
+  (await readEntries(ask, { action: 'key.revoke', target }, 1)).activity[0];
+
 /** Sums usage by key or by the value of a tag, largest sum first. */
 export async function readUsage(
   ask: Ask<UsageAnswer>,

@@ -146,18 +146,30 @@ test.for([
   },
 );
 
-test('a form that was sent with a revoked token can be sent again after a new login, without an old error', async () => {
-  const { page, revoke } = await openUntilRevoked('/console/keys');
-  await page.getByRole('button', { name: 'Issue a key' }).click();
-  await question(page).getByLabel('Name').fill('sent twice');
-  // Only the sent form finds out that the token was revoked.
-  await page.route('**/{traffic,whoami,keys?*}', () => {});
+/**
+ * Presses a button after the token was revoked, and logs in again.
+ * @param others paths whose calls get no response, so that only the call of this button is refused
+ */
+async function pressRevoked(
+  { page, revoke }: Awaited<ReturnType<typeof openUntilRevoked>>,
+  name: string,
+  others: string,
+) {
+  await page.route(others, () => {});
   const revoked = revoke();
-  await question(page).getByRole('button', { name: 'Issue' }).click();
+  await question(page).getByRole('button', { name }).click();
   await revoked;
   await page.unrouteAll({ behavior: 'ignoreErrors' });
   await logIn(page);
   await isShown(page);
+}
+
+test('a form that was sent with a revoked token can be sent again after a new login, without an old error', async () => {
+  const opened = await openUntilRevoked('/console/keys');
+  const { page } = opened;
+  await page.getByRole('button', { name: 'Issue a key' }).click();
+  await question(page).getByLabel('Name').fill('sent twice');
+  await pressRevoked(opened, 'Issue', '**/{traffic,whoami,keys?*}');
   expect(await question(page).getByRole('alert').innerText()).toBe('');
   await question(page).getByRole('button', { name: 'Issue' }).click();
   await takeKey(page);
@@ -165,17 +177,11 @@ test('a form that was sent with a revoked token can be sent again after a new lo
 });
 
 test('the review of a plan tries the new limits again after a new login', async () => {
-  const { page, revoke } = await openUntilRevoked('/console/plans');
+  const opened = await openUntilRevoked('/console/plans');
+  const { page } = opened;
   await page.getByRole('button', { name: 'Change Business' }).click();
   await question(page).getByLabel('Requests per minute').fill('77');
-  // Only the trial finds out that the token was revoked.
-  await page.route('**/{traffic,whoami,plans,plans/history*,activity*}', () => {});
-  const revoked = revoke();
-  await question(page).getByRole('button', { name: 'Review' }).click();
-  await revoked;
-  await page.unrouteAll({ behavior: 'ignoreErrors' });
-  await logIn(page);
-  await isShown(page);
+  await pressRevoked(opened, 'Review', '**/{traffic,whoami,plans,plans/history*,activity*}');
   await question(page).getByText('Requests per minute: 1,000 → 77').waitFor();
   await question(page).getByText('No key of this plan sent a request.').waitFor();
 });

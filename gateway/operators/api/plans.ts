@@ -249,10 +249,10 @@ export const tryPlan = operation(
       .map((entry) => tryOn(entry, limits, Math.floor(now / MINUTE)))
       .filter(({ requests }) => requests > 0);
     const requests = tried.reduce((total, one) => total + one.requests, 0);
-    const bans = await runningBans(deps, keys, now);
-    const affected = tried
-      .filter(({ wouldRefuse }) => wouldRefuse > 0)
-      .map((one) => ({ ...one, ban: bans.get(one.id) }));
+    const refused = new Map(tried.filter(({ wouldRefuse }) => wouldRefuse > 0).map((one) => [one.id, one]));
+    const shown = keys.filter(({ id }) => refused.has(id));
+    const bans = await runningBans(deps, shown, now);
+    const affected = [...refused.values()].map((one) => ({ ...one, ban: bans.get(one.id) }));
     return { keys: tried.length, requests, affected, next: next && writeCursor(next) };
   },
 );

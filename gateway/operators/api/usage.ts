@@ -65,7 +65,8 @@ export const listUsage = operation(
     let cursor = cursorIn(after);
     if (by === 'day' || by === 'key') {
       const { keys, next } = await deps.keys.walk({ after: cursor, limit });
-      const bans = await runningBans(deps, keys, now);
+      const shown = keys.filter(({ record }) => hasTags(record.tags, wanted));
+      const bans = await runningBans(deps, shown, now);
       const days = keys.map((key) => daysOfKey(key, bans.get(key.id)));
       return answer(by === 'day' ? days.flat() : days.flatMap(sumOf), next);
     }

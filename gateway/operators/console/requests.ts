@@ -8,7 +8,7 @@ import type {
   RequestsAnswer,
   RequestView,
 } from '../api/answers.ts';
-import { firstFilled, partsOf, readEntries, timesInWords, withTimes } from '../clients.ts';
+import { firstFilled, lastRevoked, partsOf, timesInWords, withTimes } from '../clients.ts';
 import { ApiError, bodyOf, isKeyId, keyPath, usePolled } from './api.ts';
 import { addressOf } from './page-names.ts';
 import {
@@ -130,8 +130,7 @@ async function findNamed(text: string): Promise<Named> {
   for await (const { keys } of partsOf<KeysAnswer>(bodyOf, '/keys', { name: text })) similar.push(...keys);
   const same = similar.filter(({ name }) => name.toLowerCase() === text.toLowerCase());
   if (same.length > 0) return { same };
-  const { activity } = await readEntries(bodyOf, { action: 'key.revoke', target: text }, 1);
-  return { similar, revoked: activity[0] };
+  return { similar, revoked: await lastRevoked(bodyOf, text) };
 }
 
 const COLUMNS: readonly Column<RequestView>[] = [

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError } from 'commander';
 import { boundedMap } from '../../../../shared/bounded-map.ts';
 import type { RequestsAnswer, RequestView } from '../../api/answers.ts';
-import { readEntries, searchText, timesInWords } from '../../clients.ts';
+import { lastRevoked, searchText, timesInWords } from '../../clients.ts';
 import { AdminError } from '../admin-client.ts';
 import type { Command } from '../command.ts';
 import { banNote, findKey } from '../key.ts';
@@ -89,7 +89,7 @@ async function keyIdOf(session: Session, given: string): Promise<string> {
     if (fault instanceof AdminError && fault.status === 503)
       throw new AdminError(fault.code, `${fault.message} ${USE_THE_ID}`, { status: 503, cause: fault });
     if (!(fault instanceof AdminError && fault.status === 404)) throw fault;
-    const [revoked] = (await readEntries(session.get, { action: 'key.revoke', target: given }, 1)).activity;
+    const revoked = await lastRevoked(session.get, given);
     if (revoked === undefined) throw fault;
     session.printNote(`Note: the key ${harmless(given)} was revoked. Its id was ${revoked.target}.`);
     return revoked.target;
