@@ -80,6 +80,12 @@ export class Clients implements LocalDecisions {
     return client?.secrets.has(digest) ? client : undefined;
   }
 
+  /** The last known limit status of a verified key, for a response without a verdict. The key may have changed since. */
+  lastStatus(credential: Credential): Decision | undefined {
+    const reply = this.verified(credential)?.lastReply;
+    return reply && later(reply.decision, this.#monotonic() - reply.at);
+  }
+
   /**
    * The verdict on a client with a remembered ban, which saves a call to the store. Bans are remembered by secret.
    * Neither a wrong secret nor the right secret from the wrong network may reveal that the key is banned.

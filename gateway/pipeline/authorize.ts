@@ -71,10 +71,7 @@ export class Authorizer {
   }
 
   #decideVerified(client: Client, credential: Credential, exchange: Exchange, slot: Slot): Decided | Promise<Decided> {
-    if (!slot.take(client)) {
-      exchange.keyStatus = client.secrets.get(credential.digest)?.decision;
-      return shed();
-    }
+    if (!slot.take(client)) return shed();
     exchange.client = client;
     return this.#clients.bannedVerdict(client, credential) ?? this.#limiter.decide(credential);
   }

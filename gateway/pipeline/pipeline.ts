@@ -148,7 +148,8 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     // A refusal before the decision counts against the address; a gateway or core fault does not.
     if (exchange.limitStatus === undefined) {
       if (error.status < 500) allowance.consume(exchange.network);
-      exchange.addressStatus = allowance.peek(exchange.network);
+      else if (exchange.credential) exchange.keyStatus = deps.clients.lastStatus(exchange.credential);
+      if (exchange.keyStatus === undefined) exchange.addressStatus = allowance.peek(exchange.network);
     }
     const isTooLarge = error.code === 'payload_too_large';
     if (isTooLarge || (error.status < 500 && exchange.decision?.outcome !== 'admitted')) {

@@ -62,7 +62,7 @@ export class Exchange {
   client: Client | undefined;
   verdict: Verdict | undefined;
   decidedAt: number | undefined;
-  /** The limit status of the key if there is no decision: the request asked for the status, or was shed. */
+  /** The limit status of the key if there is no decision: the request asked for the status, or could not be decided. */
   keyStatus: Decision | undefined;
   addressStatus: LimitStatus | undefined;
   /** The ban on the key if it began after the request was admitted, while the body arrived. */

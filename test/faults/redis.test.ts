@@ -74,6 +74,17 @@ test('local refusals are not strikes, and a running ban continues without Redis'
   expect(Number(still.headers['retry-after'])).toBeLessThan((shortest as number) + 2);
 });
 
+test('without Redis, a key that an operator has just changed gets 503 with its own limits', async () => {
+  const { server, stack } = await setUp();
+  const key = await stack.issueKey({ minute: 77 });
+  await request(stack, key);
+  expect((await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'scrapes' })).status).toBe(200);
+  await server.stop();
+  const { status, headers } = await request(stack, key);
+  expect([status, headers['x-ratelimit-limit'], headers['retry-after']]).toEqual([503, '77', '1']);
+  expect(Number(headers['x-ratelimit-remaining'])).toBeGreaterThanOrEqual(76);
+});
+
 test('a flapping Redis grants one extra bucket in total, not one per outage', async () => {
   const { server, stack } = await setUp({});
   const [key, other] = [await stack.issueKey({ minute: MINUTE }), await stack.issueKey({ minute: 1_000_000 })];

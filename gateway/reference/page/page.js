@@ -194,7 +194,7 @@ function showUsage(usage) {
   };
   byId('usage-bars').replaceChildren(...usage.flatMap(barsOf));
   const total = (of) => number(usage.reduce((sum, one) => sum + one[of], 0));
-  const words = `The last 36 days: ${total('admitted')} requests admitted, ${total('refused')} refused.`;
+  const words = `The last 36 days: ${total('admitted')} requests admitted, ${total('refused')} refused by a limit. Refusals during a ban are not counted.`;
   byId('usage-bars').setAttribute('aria-label', words);
   byId('usage-words').textContent = words;
 }

@@ -23,8 +23,12 @@ const LIST_WITHIN_MS = 1_000;
 /** If Redis does not reply for this long, gateways may lack the time to answer. */
 const HUNG_MS = 500;
 
-/** The name of a gateway for operators: its host and its process id. */
+const seconds = (): number => Math.floor(Date.now() / 1_000);
+
+/** The name of a gateway for operators: its host and its process id. Containers can share both. */
 const nameOf = (gateway: string): string => gateway.replace(/:\w+$/, '');
+/** When it started, in Unix seconds: the first eight digits of its id's last part. */
+const startOf = (gateway: string): number => Number.parseInt(gateway.slice(-12, -4), 16);
 
 const waited = (ms: number): Promise<undefined> => sleep(ms, undefined, { ref: false });
 
@@ -36,7 +40,7 @@ export type Peers = ReturnType<typeof peersOn>;
  * @param answer answers another gateway's question
  */
 export function peersOn(redis: RedisConnection, answer: (content: unknown) => Promise<unknown>) {
-  const own = `${hostname()}:${process.pid}:${randomBytes(4).toString('hex')}`;
+  const own = `${hostname()}:${process.pid}:${seconds().toString(16)}${randomBytes(2).toString('hex')}`;
   const stopped = new AbortController();
   let listedAt = Number.NEGATIVE_INFINITY;
   let ended: Promise<void> = Promise.resolve();
@@ -70,7 +74,8 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     const named = [...answers].map(([gateway, answer]) => ({ gateway: nameOf(gateway), answer }));
     if (silent.length > 0 && (isRefused || hungMs > HUNG_MS))
       return { answers: named, missing: undefined, areUnasked: true };
-    const gone = endedOf(silent, [own, ...answers.keys()]);
+    const gone = silent.filter((gateway) => hasEnded(gateway, listed.get(gateway) ?? 0, [own, ...answers.keys()]));
+    if (gone.length > 0) void redis.zrem(GATEWAYS, ...gone).catch(() => undefined);
     return {
       answers: named,
       missing: silent
@@ -79,15 +84,14 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     };
   }
 
-  /** Removes silent gateways that have exited: they ran on this host, or another gateway now has their name. */
-  function endedOf(silent: readonly string[], answered: readonly string[]): readonly string[] {
-    const names = answered.map(nameOf);
-    const gone = silent.filter((gateway) => {
-      const [name = '', host, pid] = /^(.*):(\d+)(?=:)/.exec(gateway) ?? [];
-      return names.includes(name) || (host === hostname() && !isRunning(Number(pid)));
-    });
-    if (gone.length > 0) void redis.zrem(GATEWAYS, ...gone).catch(() => undefined);
-    return gone;
+  /**
+   * Whether a silent gateway has exited: its process on this host is gone, or one with its name started after its last
+   * sign of life, as in a restarted container.
+   */
+  function hasEnded(gateway: string, seenAt: number, answered: readonly string[]): boolean {
+    const [host = '', pid] = nameOf(gateway).split(/:(?=\d+$)/);
+    const isReplaced = answered.some((one) => nameOf(one) === nameOf(gateway) && startOf(one) * 1_000 >= seenAt);
+    return isReplaced || (host === hostname() && !isRunning(Number(pid)));
   }
 
   async function collectAnswers(
@@ -110,7 +114,7 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
   async function look(): Promise<void> {
     try {
       if (performance.now() - listedAt >= LISTED_EVERY_MS) {
-        await redis.zadd(GATEWAYS, Math.floor(Date.now() / 1_000), own);
+        await redis.zadd(GATEWAYS, seconds(), own);
         listedAt = performance.now();
       }
       for (const text of await take(questionsOf(own))) void reply(text);
@@ -131,7 +135,7 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
   /** The time of each other gateway's last poll, in Unix ms. */
   async function others(): Promise<Map<string, number>> {
     const seen = new Map(pairsOf(await redis.zrange(GATEWAYS, 0, '-1', 'WITHSCORES')));
-    const oldest = Date.now() / 1_000 - FORGOTTEN_AFTER_SECONDS;
+    const oldest = seconds() - FORGOTTEN_AFTER_SECONDS;
     const gone = [...seen.keys()].filter((gateway) => Number(seen.get(gateway)) < oldest);
     if (gone.length > 0) await redis.zrem(GATEWAYS, ...gone);
     for (const gateway of [own, ...gone]) seen.delete(gateway);
