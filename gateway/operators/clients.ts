@@ -68,9 +68,15 @@ export async function readEntries(
   }
 }
 
-/** Finds the last key with this id or name that was revoked: the audit log still has its id. */
-export const lastRevoked = async (ask: Ask<ActivityAnswer>, target: string): Promise<ActivityView | undefined> =>
-  (await readEntries(ask, { action: 'key.revoke', target }, 1)).activity[0];
+/** Finds the revoked keys with this id or name, the last one first: the audit log still has their ids. */
+export async function revokedKeys(ask: Ask<ActivityAnswer>, target: string): Promise<readonly ActivityView[]> {
+  const { activity } = await readEntries(ask, { action: 'key.revoke', target }, MOST_A_CALL);
+  return [...new Map(activity.toReversed().map((entry) => [entry.target, entry])).values()].toReversed();
+}
+
+/** Whether two names count as the same for a search: case and blanks at the ends do not matter. */
+export const isSameName = (one: string, other: string): boolean =>
+  one.trim().toLowerCase() === other.trim().toLowerCase();
 
 /** Sums usage by key or by the value of a tag, largest sum first. */
 export async function readUsage(

@@ -213,6 +213,11 @@ test('the filter for a key finds a revoked key by its id or name, and says if no
     await expect.poll(() => idsIn(page)).toEqual(['g-1']);
     expect(new URL(page.url()).search).toBe(`?keyId=${idOf(key)}`);
   }
+  const second = await stack.issueKey({ name: 'gone away' });
+  await stack.admin('DELETE', `/keys/${idOf(second)}`);
+  await visit(page, '/console/requests?keyId=gone+away');
+  await page.getByRole('link', { name: 'Gone away', exact: true }).click();
+  await expect.poll(() => idsIn(page)).toEqual(['g-1']);
   await visit(page, '/console/requests?keyId=nosuch');
   await page.getByText('No key has the id or name “nosuch”.').waitFor();
   expect(await page.getByText('No recent request').count()).toBe(0);

@@ -1,6 +1,7 @@
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
+import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { openBrowser } from '../support/browser.ts';
 import { isShown, logIn, openConsole, question, takeKey, visit, visitConsole } from '../support/console.ts';
@@ -94,6 +95,15 @@ test('an operator may change everything except access', async () => {
   const why = 'This needs the role Admin. Your token has the role Operator.';
   expect(refused).toEqual([`Access: Create token: ${why}`, `Access: Revoke: ${why}`]);
   expect(usable).toEqual(expect.arrayContaining(['Issue a key', 'Edit', 'Revoke', 'Roll back']));
+});
+
+test('a user of a named token is not asked for a name', async () => {
+  const page = await openAs('operator');
+  await page.getByRole('link', { name: 'Plans', exact: true }).click();
+  await page.getByRole('button', { name: 'Roll back' }).click();
+  await question(page).getByRole('button', { name: 'Roll back' }).click();
+  await page.getByText('The last change has been rolled back.').waitFor();
+  expect((await activityOf(stack))[0]).toMatchObject({ actor: 'carla', reason: expect.stringMatching(/^rolls back/) });
 });
 
 /** Opens a page with an operator's token. @returns a function that revokes the token and waits for the login page */

@@ -1,3 +1,4 @@
+import { isSameName } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
 import type { Session } from './session.ts';
 import { type Cell, harmless, table } from './text.ts';
@@ -43,8 +44,7 @@ export async function findNamed<T extends Named>(
   all: readonly T[],
   isForGood: boolean,
 ): Promise<Found> {
-  const named = text.toLowerCase();
-  const same = all.filter(({ name }) => name.toLowerCase() === named);
+  const same = all.filter(({ name }) => isSameName(name, text));
   if (all.some(({ id }) => id === text)) return { id: text, title: text };
   if (isId(text) && (same.length === 0 || isForGood)) {
     for (const { id } of same)
@@ -52,7 +52,7 @@ export async function findNamed<T extends Named>(
     return { id: text, title: text };
   }
   if (same.length === 0) {
-    const names = all.map(({ name }) => name).filter((name) => name.toLowerCase().includes(named));
+    const names = all.map(({ name }) => name).filter((name) => name.toLowerCase().includes(text.toLowerCase()));
     const shown = harmless(names.slice(0, MOST_SHOWN).join(', '));
     const hint = names.length === 0 ? '' : ` These names contain it: ${shown}. Use the full name.`;
     throw new AdminError('not_found', `No ${noun} has the id or name “${harmless(text)}”.${hint}`, { status: 404 });

@@ -21,8 +21,18 @@ export function keepToken(token: string): void {
 export const author = (): string => sessionStorage.getItem(AUTHOR) ?? '';
 export const rememberAuthor = (name: string): void => sessionStorage.setItem(AUTHOR, name);
 
+/** The name of the token, if it has one. The gateway then records it with each change, in place of a typed name. */
+let named: string | undefined;
+export const tokenName = (): string | undefined => named;
+export function nameToken(name: string | undefined): void {
+  named = name;
+}
+
 /** Forgets the token and the name. */
-export const forgetCaller = (): void => sessionStorage.clear();
+export function forgetCaller(): void {
+  nameToken(undefined);
+  sessionStorage.clear();
+}
 
 /** A refusal by the gateway, with its message. */
 export class ApiError extends Error {

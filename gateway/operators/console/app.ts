@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { CallerAnswer, FoundAnswer, RequestsAnswer, TrafficAnswer } from '../api/answers.ts';
 import { isZoneUnknown, searchText } from '../clients.ts';
 import { AccessPage, LogIn } from './access.ts';
-import { bodyOf, forgetCaller, keptToken, type Trouble, usePolled, useTrouble } from './api.ts';
+import { bodyOf, forgetCaller, keptToken, nameToken, type Trouble, usePolled, useTrouble } from './api.ts';
 import { AuditLogPage } from './audit-log.ts';
 import { clearMessage, closeDialog, pauseDialog, resumeDialog } from './dialog.ts';
 import { HealthPage } from './health.ts';
@@ -65,6 +65,7 @@ function Console({ onLogOut }: { onLogOut(): void }) {
   const route = useRoute();
   // The response never changes. The call is repeated because the first one may fail.
   const { value: caller } = usePolled<CallerAnswer>('/whoami', 60_000);
+  nameToken(caller?.name);
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
   const place = `${route.page} ${route.query.get('id') ?? ''}`;

@@ -1,6 +1,6 @@
 import { render } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { author, keptToken, refresh, rememberAuthor } from './api.ts';
+import { author, keptToken, refresh, rememberAuthor, tokenName } from './api.ts';
 import { type Content, html } from './parts.ts';
 
 /**
@@ -202,9 +202,9 @@ function inputOf({ value = '', type = 'text', options, maxlength }: FieldSpec, a
   `;
 }
 
-/** The fields for who makes a change and why. */
+/** The fields for who makes a change and why. A named token already answers the first question. */
 export const who = (reason = ''): readonly FieldSpec[] => [
-  { name: 'author', label: 'Who are you?', value: author(), maxlength: 100 },
+  ...(tokenName() === undefined ? [{ name: 'author', label: 'Who are you?', value: author(), maxlength: 100 }] : []),
   { name: 'reason', label: 'Why?', value: reason, maxlength: 500, hint: 'Recorded in the audit log with your name.' },
 ];
 
@@ -217,13 +217,13 @@ export const whyField: FieldSpec = {
 };
 
 /** @throws {FieldFaults} if the name or the reason is missing. The gateway checks their content */
-export function askedOf({ author: name, reason }: Values): { author: string; reason: string } {
+export function askedOf({ author: name = tokenName(), reason }: Values): { author: string; reason: string } {
   const faults = {
     ...(name === undefined && { author: 'Your name is required.' }),
     ...(reason === undefined && { reason: 'A reason is required.' }),
   };
   if (name === undefined || reason === undefined) throw new FieldFaults(faults);
-  rememberAuthor(name);
+  if (tokenName() === undefined) rememberAuthor(name);
   return { author: name, reason };
 }
 

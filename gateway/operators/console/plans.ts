@@ -53,7 +53,7 @@ export function PlansPage() {
 type NamedPlan = readonly [name: PlanName, values: Plan];
 
 const COLUMNS: readonly Column<NamedPlan>[] = [
-  { title: 'Plan', show: ([plan]) => html`<span class="name">${planInWords(plan)}</span>` },
+  { title: 'Plan', show: ([plan]) => html`<strong>${planInWords(plan)}</strong>` },
   ...FIELD_NAMES.map((field) => ({
     title: fieldInWords(field),
     isFigure: true,

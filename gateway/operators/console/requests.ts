@@ -1,14 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type {
-  ActivityView,
-  DecisionReport,
-  FoundAnswer,
-  KeysAnswer,
-  KeyView,
-  RequestsAnswer,
-  RequestView,
-} from '../api/answers.ts';
-import { firstFilled, lastRevoked, partsOf, timesInWords, withTimes } from '../clients.ts';
+import type { DecisionReport, FoundAnswer, KeysAnswer, KeyView, RequestsAnswer, RequestView } from '../api/answers.ts';
+import { firstFilled, isSameName, partsOf, revokedKeys, timesInWords, withTimes } from '../clients.ts';
 import { ApiError, bodyOf, isKeyId, keyPath, usePolled } from './api.ts';
 import { addressOf } from './page-names.ts';
 import {
@@ -26,6 +18,7 @@ import {
   Pager,
   StateOf,
   Table,
+  When,
 } from './parts.ts';
 import { navigate, type Route } from './router.ts';
 import { clockToSecond, counted, exactTime, milliseconds, number, planInWords, relative, runningBan } from './words.ts';
@@ -84,40 +77,41 @@ interface KeysNamedProps {
 /** If the filter for a key id has a name, selects the key with this name, or offers a choice, or says that none has it. */
 function KeysNamed({ text, filters, children }: KeysNamedProps) {
   const { value, fault } = usePolled(`keys named ${text}`, 600_000, () => findNamed(text));
-  const { same = [], similar = [], revoked } = value ?? {};
+  const { same = [], similar = [] } = value ?? {};
   const addressFor = (id: string) => addressOf('requests', { ...filters, keyId: id });
-  const only = same.length === 1 ? same[0]?.id : revoked?.target;
-  const isOther = only !== undefined && only !== text;
-  useEffect(() => (isOther ? navigate(addressFor(only), 'replace') : undefined), [only]);
+  const only = same.length === 1 ? same[0] : undefined;
+  const isOther = only !== undefined && only.id !== text;
+  useEffect(() => (isOther ? navigate(addressFor(only.id), 'replace') : undefined), [only]);
   if (isOther) return undefined;
   const isId = isKeyId(text);
   const choice = same.length === 0 && !isId ? similar : same;
   const none = `No key has the id or name “${text}”.`;
   if (choice.length === 0 && !isId)
     return html`<section class="card" aria-label="Requests"><${Missing} fault=${fault}>${value && none}<//></section>`;
+  if (only !== undefined || choice.length === 0)
+    return html`
+      ${only && html`<p class="notice wordy" role="status">The key ${only.name} was revoked. Its id was <code>${text}</code>.</p>`}
+      ${children}
+    `;
   return html`
-    ${revoked && html`<p class="notice wordy" role="status">The key ${revoked.targetName ?? text} was revoked. Its id was <code>${text}</code>.</p>`}
-    ${
-      choice.length > 0 &&
-      html`<div class="notice wordy" role="status">
-        ${same.length === 0 ? `${none} These names contain it:` : `Several keys have the name “${text}”. Choose one:`}
-        <ul class="plain">
-          ${choice.slice(0, MOST_OFFERED).map((key) => html`<li key=${key.id}><a href=${addressFor(key.id)}>${key.name}</a> <code class="id">${key.id}</code> <${StateOf} ...${key} /></li>`)}
-          ${choice.length > MOST_OFFERED && html`<li class="note">and ${counted(choice.length - MOST_OFFERED, 'more key')}</li>`}
-        </ul>
-      </div>`
-    }
-    ${choice.length === 0 && children}
+    <div class="notice wordy" role="status">
+      ${same.length === 0 ? `${none} These names contain it:` : `Several keys have the name “${text}”. Choose one:`}
+      <ul class="plain">
+        ${choice.slice(0, MOST_OFFERED).map((key) => html`<li key=${key.id}><a href=${addressFor(key.id)}>${key.name}</a> <code class="id">${key.id}</code> ${'state' in key ? html`<${StateOf} ...${key} />` : html`<span class="note">revoked <${When} at=${key.revokedAt} /></span>`}</li>`)}
+        ${choice.length > MOST_OFFERED && html`<li class="note">and ${counted(choice.length - MOST_OFFERED, 'more key')}</li>`}
+      </ul>
+    </div>
   `;
 }
 
 const MOST_OFFERED = 20;
 
-/** The keys with a name and those whose names contain it. If none has it, the last key that had it and was revoked. */
+type Revoked = { readonly id: string; readonly name: string; readonly revokedAt: string };
+
+/** The keys with a name or, if there are none, the revoked keys that had it; and those whose names contain it. */
 interface Named {
-  readonly same?: readonly KeyView[];
+  readonly same?: readonly (KeyView | Revoked)[];
   readonly similar?: readonly KeyView[];
-  readonly revoked?: ActivityView | undefined;
 }
 
 /** Finds keys by name, as the command line does. The id of a key is never read as a name. */
@@ -128,9 +122,11 @@ async function findNamed(text: string): Promise<Named> {
   }
   const similar: KeyView[] = [];
   for await (const { keys } of partsOf<KeysAnswer>(bodyOf, '/keys', { name: text })) similar.push(...keys);
-  const same = similar.filter(({ name }) => name.toLowerCase() === text.toLowerCase());
+  const same = similar.filter(({ name }) => isSameName(name, text));
   if (same.length > 0) return { same };
-  return { similar, revoked: await lastRevoked(bodyOf, text) };
+  const revoked = await revokedKeys(bodyOf, text);
+  const named = revoked.map(({ target: id, targetName: name = text, at: revokedAt }) => ({ id, name, revokedAt }));
+  return { similar, same: named };
 }
 
 const COLUMNS: readonly Column<RequestView>[] = [

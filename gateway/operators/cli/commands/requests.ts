@@ -1,13 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError } from 'commander';
 import { boundedMap } from '../../../../shared/bounded-map.ts';
-import type { RequestsAnswer, RequestView } from '../../api/answers.ts';
-import { lastRevoked, searchText, timesInWords } from '../../clients.ts';
+import { isKeyId } from '../../../limiter/credential.ts';
+import type { ActivityView, RequestsAnswer, RequestView } from '../../api/answers.ts';
+import { revokedKeys, searchText, timesInWords } from '../../clients.ts';
 import { AdminError } from '../admin-client.ts';
 import type { Command } from '../command.ts';
 import { banNote, findKey } from '../key.ts';
+import { findNamed, type Kind, type Named } from '../named.ts';
 import type { Session } from '../session.ts';
-import { type Cell, colour, harmless, linesOf, preciseTimeText, table, withTimeTexts } from '../text.ts';
+import { type Cell, colour, harmless, linesOf, preciseTimeText, table, timeText, withTimeTexts } from '../text.ts';
 import { count, seconds, TAG_FILTER, time, wantedTag } from '../values.ts';
 
 const SHOWN = 50;
@@ -89,12 +91,21 @@ async function keyIdOf(session: Session, given: string): Promise<string> {
     if (fault instanceof AdminError && fault.status === 503)
       throw new AdminError(fault.code, `${fault.message} ${USE_THE_ID}`, { status: 503, cause: fault });
     if (!(fault instanceof AdminError && fault.status === 404)) throw fault;
-    const revoked = await lastRevoked(session.get, given);
-    if (revoked === undefined) throw fault;
-    session.printNote(`Note: the key ${harmless(given)} was revoked. Its id was ${revoked.target}.`);
-    return revoked.target;
+    const revoked = await revokedKeys(session.get, given);
+    const [last] = revoked;
+    if (last === undefined) throw fault;
+    const candidates = revoked.map(({ target, at }) => ({ id: target, name: given, at }));
+    if (revoked.length > 1) return (await findNamed(session, REVOKED, given, candidates, false)).id;
+    session.printNote(`Note: the key ${harmless(given)} was revoked. Its id was ${last.target}.`);
+    return last.target;
   }
 }
+
+const REVOKED: Kind<Named & Pick<ActivityView, 'at'>> = {
+  noun: 'revoked key',
+  isId: isKeyId,
+  columns: [['revoked', ({ at }) => timeText(at, process.stderr)]],
+};
 
 function withoutSecret(session: Session, command: Command, given: string): string {
   const { text, hadSecret } = searchText(given);
