@@ -35,6 +35,8 @@ export const BREAKS: readonly Break[] = [
   row(LUA, 'limiter/model', 'if strikes - now > ceiling then', 'if false then'),
   row(LUA, 'limiter/charges', 'if reset_at and charge[5] <= reset_at then', 'if false then'),
   row(CLIENTS, 'limiter/clients', 'Math.abs(ahead) < LATE ? ahead > 0 : at > than.at', 'false ? false : at > than.at'),
+  row('gateway/pipeline/pipeline.ts', 'faults/redis', 'else if (exchange.credential)', 'else if (exchange.tunnel)'),
+  row('gateway/stores/redis/peers.ts', 'operators/requests', ' && startOf(one) * 1_000 >= seenAt', ''),
   row('gateway/operators/api/health.ts', 'operators/redis-away', '(this.#found.has(about) ? [] : done)', 'done'),
   row(
     'gateway/serve-operators.ts',
