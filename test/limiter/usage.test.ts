@@ -121,8 +121,8 @@ async function happens(
 }
 
 test.for([
-  ['the embedded limiter', memoryFleet, thoroughly(200, 50)],
-  ['three gateways on one Redis', redisFleet, thoroughly(100, 50)],
+  ['the embedded limiter', memoryFleet, thoroughly(60, 30)],
+  ['three gateways on one Redis', redisFleet, thoroughly(40, 20)],
 ] as const)(
   '%s: usage by minute and by day equals what clients saw, across days and after a key is revoked',
   async ([, makeFleet, numRuns]) => {
@@ -303,7 +303,7 @@ test('while the limit stays the same, the tokens used of the day equal those mis
         (day, state, now) => expect(usedOfDay(day, state, now)).toBe(day.limit - day.tokens),
       ),
     ),
-    { numRuns: thoroughly(5_000, 200) },
+    { numRuns: thoroughly(1_000, 200) },
   );
 });
 
@@ -318,6 +318,6 @@ test('even after the limit is raised, reported usage never exceeds the requests 
         expect(used).toBeLessThanOrEqual(day.limit - day.tokens);
       }),
     ),
-    { numRuns: thoroughly(5_000, 200) },
+    { numRuns: thoroughly(1_000, 200) },
   );
 });
