@@ -1,11 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { faultyCore } from '../support/faulty-core.ts';
 import { type Answer, post, send, sendBytes } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, startStack } from '../support/stack.ts';
-import { stackBefore } from '../support/stack-before.ts';
 
 const { url: redisUrl } = await emptyDatabase();
 
@@ -115,20 +113,6 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
       '"minute";r=9;t=54, "day";r=4;t=69120;store-limit=5;store-remaining=4;store-reset=17280',
     );
   });
-});
-
-test('responses report the limits of the key even if the core fails', async () => {
-  const garbage = await faultyCore((socket) => socket.end('garbage\r\n\r\n'));
-  for (const [core, status, code] of [
-    [() => {}, 504, 'gateway_timeout'],
-    [garbage, 502, 'bad_gateway'],
-    ['http://127.0.0.1:1', 502, 'bad_gateway'],
-  ] as const) {
-    const { get } = await stackBefore(core, { CORE_TIMEOUT_MS: '300' }, {});
-    const answer = await get();
-    expect([answer.status, answer.json]).toEqual([status, { code, message: expect.any(String), status }]);
-    expectLimits(answer, 60);
-  }
 });
 
 test('responses to requests without a key, even malformed ones, report the limits of the address', async () => {

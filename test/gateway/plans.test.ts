@@ -237,6 +237,24 @@ test("an invalid limit on a key is logged as an error, and its plan's limit appl
   });
 });
 
+test('incomplete or corrupt state grants at most one full bucket and causes no error', async () => {
+  const { stack, key } = await fresh();
+  const name = `gateway:key:{${idOf(key)}}`;
+  for (const state of [
+    {
+      ...{ left: 'yesterday nan -5', refusals: '1e9 nan -1', used: 'x', banned_until: 'never' },
+      ...{ bans: 'x', admitted: '', refused: '1e9' },
+    },
+    { left: '1 3 5.5' },
+    { left: '99999999999.5 99999999999 1', refusals: '' },
+  ]) {
+    await redis.hset(name, state);
+    const answer = await send(`${stack.gateway}/v1/pets`, { key });
+    expect(answer.status).toBe(200);
+    expect(Number(answer.headers['x-ratelimit-remaining'])).toBeLessThan(60);
+  }
+});
+
 test('an unknown plan field is reported', () => {
   const { table, rejected } = readPlans(
     { ...storedPlans(DEFAULT_PLANS), 'free.minutes': '1', 'enterprise.minute': '5' },
