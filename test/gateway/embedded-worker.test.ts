@@ -8,7 +8,6 @@ import { type Answer, send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
-import { thoroughly } from '../support/thorough.ts';
 import {
   BOUNDLESS,
   eventually,
@@ -209,7 +208,7 @@ test('a key that many clients use is served during reloads, while two workers ru
   const clients = Array.from({ length: 24 }, async () => {
     while (!isOver) statuses.add((await list(gateway, key)).status);
   });
-  for (let reload = 0; reload < thoroughly(12, 6); reload++) {
+  for (let reload = 0; reload < 6; reload++) {
     const worker = await workerOf(gateway);
     await sleep(300);
     gateway.child.kill('SIGHUP');
