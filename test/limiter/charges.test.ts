@@ -64,6 +64,16 @@ test('requests that were admitted only because of shadow mode count as usage and
   expect(await under.keys.get(id)).toMatchObject({ admitted: 6, shadowed: 5, refused: 0 });
 });
 
+test('a charge reports how many of its requests were admitted before a reset, and these are forgiven', async () => {
+  const { id } = await under.createKey({ minute: 10, day: 100 });
+  const before = under.now;
+  under.now += 5 * SECOND;
+  await under.keys.change(id, () => ({ ban: 'reset' }));
+  expect(await chargeDebt(id, { admitted: 3, asOf: before })).toMatchObject({ forgiven: 3 });
+  expect(await chargeDebt(id, { admitted: 3, spared: 2, asOf: under.now + 1 })).toMatchObject({ forgiven: 2 });
+  expect(await under.keys.get(id)).toMatchObject({ admitted: 6 });
+});
+
 /** Random events for a key and its gateway. The gateway is not notified of a reset elsewhere. */
 const HISTORY = fc.array(
   fc.oneof(
