@@ -110,16 +110,16 @@ test('a client that reads none of its responses holds only its share of connecti
 
 test("clients that do not read large responses leave connections to the core for others' GETs and POSTs", async () => {
   const { stack, get } = await stackBefore(CORE_URL);
-  const query = `?seed=7&length=${16 * MEGABYTE}`;
+  const queryOf = (megabytes: number) => `?seed=7&length=${megabytes * MEGABYTE}`;
   for (let count = 0; count < 4; count++) {
     const key = await stack.issueKey(UNLIMITED);
-    const ask = `GET /v1/pets${query} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
-    expect((await get(query, { key })).status).toBe(200);
+    const ask = `GET /v1/pets${queryOf(16)} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
+    expect((await get(queryOf(2), { key })).status).toBe(200);
     for (let opened = 0; opened < 40; opened++) (await connectRaw(stack.gateway)).socket.pause().write(ask);
   }
   await sleep(500);
   const other = await stack.issueKey(UNLIMITED);
-  expect((await get(query, { key: other })).status).toBe(200);
+  expect((await get(queryOf(16), { key: other })).status).toBe(200);
   const body = { name: 'Rex', categoryId: 1 };
   expect((await post(`${stack.gateway}/v1/pets`, body, { key: other })).status).toBe(200);
 });
