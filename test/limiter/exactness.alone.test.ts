@@ -10,7 +10,7 @@ import { thoroughly } from '../support/thorough.ts';
 const GATEWAYS = 4;
 const CONNECTIONS = 50;
 const KEYS = 200;
-const DURATION_MS = thoroughly(8_000, 5_000);
+const DURATION_MS = thoroughly(15_000, 5_000);
 const MINUTE_LIMIT = 20;
 
 test(`with ${GATEWAYS} gateways on one Redis, each key gets exactly its allowance`, async () => {
