@@ -141,15 +141,10 @@ export const BREAKS: readonly Break[] = [
     '',
   ),
   row(WIRE, 'gateway/line.test', '&& !this.#options.needsEcho)', ')'),
-  row(CALL, 'gateway/writes', '{ read: 2, write: 1 }', '{ read: 2, write: 2 }'),
-  row(CALL, 'gateway/overload.thorough', 'CoreRefusedUs.saysSo(answer.status)', 'false'),
+  row(CALL, 'faults/core.thorough', '{ read: 2, write: 1 }', '{ read: 2, write: 2 }'),
+  row(CALL, 'gateway/forwarding', 'CoreRefusedUs.saysSo(answer.status)', 'false'),
   row(CALL, 'faults/silent-core', 'core.fallSilent(now);', ';'),
-  row(
-    'gateway/pipeline/pipeline.ts',
-    'gateway/slow-bodies',
-    'if (!slot.resume()) return end(shed());',
-    'slot.resume();',
-  ),
+  row('gateway/pipeline/pipeline.ts', 'gateway/overload', 'if (!slot.resume()) return end(shed());', 'slot.resume();'),
   row(
     'gateway/pipeline/pipeline.ts',
     'gateway/webhooks.test',
@@ -194,7 +189,7 @@ export const BREAKS: readonly Break[] = [
   ),
   row(
     'shared/fair-share.ts',
-    'gateway/fair-share',
+    'gateway/concurrency',
     '< this.#places - this.#taken;',
     '< this.#places && this.#taken < this.#places;',
   ),

@@ -10,7 +10,7 @@ import { thoroughly } from '../support/thorough.ts';
 
 /** Tests how consecutive responses are read from a stream that is split at random positions. */
 
-const numRuns = thoroughly(2_000, 300);
+const numRuns = thoroughly(600, 300);
 const places = fc.array(anyPlace, { maxLength: 20 });
 
 /** Returns lengths at which the stream is cut: at these fractions, and around the end of each response. */
@@ -184,7 +184,7 @@ test('undici reads valid responses, and damaged ones that the gateway accepts, a
       const { status, headers, body } = ours.answer;
       expect(await answerTo(bytes.subarray(0, ours.end), isHead)).toEqual({ status, headers, body });
     }),
-    { numRuns: thoroughly(5_000, 600) },
+    { numRuns: thoroughly(1_500, 600) },
   );
   expect(reads).toBeGreaterThan(100);
 });

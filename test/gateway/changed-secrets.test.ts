@@ -3,14 +3,11 @@ import { Agent } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { readCoreSettings } from '../../core/config.ts';
-import { startCore } from '../../core/core.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
-import { type LogLine, readableLog } from '../support/log.ts';
+import type { LogLine } from '../support/log.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
-import { stackBefore } from '../support/stack-before.ts';
 
 const OLD = 'the-old-token-of-the-core';
 const NEW = 'the-new-token-of-the-core';
@@ -63,28 +60,4 @@ test('the gateway sends the first of several tokens, and the core accepts each o
   const asked = [NEW, OLD, `${NEW},${OLD}`, `${NEW}${OLD}`, 'neither-of-both-tokens'];
   const statuses = asked.map(async (key) => (await send(`${stack.core}/v1/pets`, { key })).status);
   expect(await Promise.all(statuses)).toEqual([200, 200, 401, 401, 401]);
-});
-
-/** The successive values of CORE_TOKEN. */
-const STEPS = [OLD, `${OLD},${NEW}`, `${NEW},${OLD}`, NEW];
-
-test('during a token rotation, cores accept gateways that are at most one step ahead or behind', async () => {
-  const folder = await temporaryFolder();
-  const cores = await Promise.all(
-    STEPS.map(async (CORE_TOKEN, step) => {
-      const DATABASE_URL = `sqlite:${folder}/${step}.db`;
-      const core = await startCore(readCoreSettings({ CORE_TOKEN, DATABASE_URL, PORT: '0' }), readableLog().logger);
-      cleanUp(() => core.stop(0));
-      return core.addresses.core ?? '';
-    }),
-  );
-  for (const [step, CORE_TOKEN] of STEPS.entries()) {
-    const beside = cores.slice(Math.max(0, step - 1), step + 2);
-    const { post } = await stackBefore(beside.join(), { CORE_TOKEN });
-    // Writes go to the cores in turn, so each core gets two.
-    for (let sent = 0; sent < 2 * beside.length; sent++)
-      expect((await post('', { name: 'Rex', categoryId: 1 })).status).toBe(201);
-    for (const core of beside)
-      expect((await send(`${core}/v1/pets`, { key: CORE_TOKEN.split(',')[0] })).text).toContain('Rex');
-  }
 });

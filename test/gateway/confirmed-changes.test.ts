@@ -185,14 +185,6 @@ test('workers are notified of a change before it is acknowledged, but not of a n
   expect(changes).toEqual([{ key: 'a' }, { plans: expect.objectContaining({ 'free.minute': '7' }) }]);
 });
 
-test('workers are not notified of a change that affects no decision', async () => {
-  const { storage, changes } = await announcingStorage();
-  await storage.change(create);
-  for (const harmless of [changeOf('name', 'new'), changeOf('tags', 'env=prod'), { ...lower, entries: [] }])
-    expect(await storage.change(harmless)).toBe(true);
-  expect(changes).toEqual([]);
-});
-
 test('workers are notified that a change is a reset, unless its outcome is unknown', async () => {
   const { storage, changes, faults } = await announcingStorage();
   await storage.change(create);

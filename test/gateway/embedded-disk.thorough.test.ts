@@ -75,10 +75,10 @@ test('on a full disk, a key can be revoked after any number of rotations', async
   const gateway = await startOn(disk.folder);
   const networks = Array.from({ length: 19 }, (_, at) => `10.0.${at}.0/24`);
   const ids = await inTurn(Array.from({ length: 150 }), 30, async () => idOf(await issue(gateway)));
-  for (const id of ids) {
+  await inTurn(ids, 30, async (id) => {
     const [secret] = ((await gateway.admin(`/keys/${id}`)).json as KeyView).secrets;
     await gateway.change('PATCH', `/keys/${id}/secrets/${secret?.id}`, { networks });
-  }
+  });
   await disk.fill();
   let refused = 0;
   for (let pass = 0; pass < 19 && refused === 0; pass++) {

@@ -1,11 +1,10 @@
 import http from 'node:http';
 import { expect, test } from 'vitest';
 import { parseApiKey } from '../../gateway/limiter/credential.ts';
-import { faultyCore, listeningCore, OK, okTo, withIdOf } from '../support/faulty-core.ts';
+import { faultyCore, listeningCore, okTo, withIdOf } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
-import { startStack } from '../support/stack.ts';
+import { startStack, UNLIMITED } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
-import { TIMED } from '../support/timed.ts';
 
 /** Tests which parts of a request reach the core, and which parts of its response reach the client. */
 
@@ -142,60 +141,6 @@ test('only responses of the deprecated operation have deprecation headers, inclu
   expect((await send(`${stack.gateway}/v1/pets`, { key })).headers.sunset).toBeUndefined();
 });
 
-test('a large response arrives completely, both with a length and in chunks', async () => {
-  const large = Buffer.alloc(3_000_000, 'abcdefg');
-  const { get, post } = await stackBefore((socket, head) => {
-    if (!head.includes('?chunked')) {
-      socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${large.length}\r\n\r\n`);
-      return void socket.write(large);
-    }
-    socket.write('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n');
-    for (let at = 0; at < large.length; at += 100_000) {
-      socket.write(`${(100_000).toString(16)}\r\n`);
-      socket.write(large.subarray(at, at + 100_000));
-      socket.write('\r\n');
-    }
-    socket.write('0\r\n\r\n');
-  });
-  for (const query of ['', '?chunked'])
-    for (const { text } of [await get(query), await post(query)]) expect(text === large.toString()).toBe(true);
-});
-
-const PIECE = 'x'.repeat(300_000);
-const CUT: string = expect.stringMatching(/aborted|hang up/);
-
-test.for([
-  ['a small response with a length is replaced with 502 if it is cut off', 'content-length: 100\r\n\r\nhalf', 502],
-  [
-    'a small response in chunks is replaced with 502 if it is cut off',
-    'transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n',
-    502,
-  ],
-  [
-    'a large response with a length never looks complete if it is cut off',
-    `content-length: 400000\r\n\r\n${PIECE}`,
-    CUT,
-  ],
-  [
-    'a large response in chunks never looks complete if it is cut off',
-    `transfer-encoding: chunked\r\n\r\n${PIECE.length.toString(16)}\r\n${PIECE}\r\n`,
-    CUT,
-  ],
-] as const)('%s', async ([, half, outcome]) => {
-  const { stack, get, post } = await stackBefore((socket) => {
-    socket.write(`HTTP/1.1 200 OK\r\n${half}`);
-    setTimeout(() => socket.destroy(), 50);
-  });
-  for (const ask of [get, post]) {
-    const seen = await ask().then(
-      ({ status }) => status,
-      ({ message }) => message,
-    );
-    expect(seen).toEqual(outcome);
-  }
-  await expect.poll(() => stack.log.filter(({ msg, status }) => msg === 'request' && status === 502)).toHaveLength(2);
-});
-
 test('a request whose client resets its connection is cancelled at the core and logged as 499', async () => {
   const gone = Promise.withResolvers<void>();
   const { stack, key } = await stackBefore((socket) => void socket.once('close', gone.resolve));
@@ -206,21 +151,6 @@ test('a request whose client resets its connection is cancelled at the core and 
   await expect.poll(() => stack.log.find(({ msg }) => msg === 'request')).toMatchObject({ status: 499 });
   expect(stack.log.find(({ msg }) => msg === 'request')?.code).toBeUndefined();
 });
-
-test(
-  'a core that does not respond delays clients only until the timeout, and does not delay later requests',
-  TIMED,
-  async () => {
-    let silent = true;
-    const { get } = await stackBefore((socket) => void (silent || socket.write(OK)), { CORE_TIMEOUT_MS: '300' });
-    const before = performance.now();
-    const late = await Promise.all(Array.from({ length: 50 }, () => get()));
-    expect(new Set(late.map(({ status }) => status))).toEqual(new Set([504]));
-    expect(performance.now() - before).toBeLessThan(3_000);
-    silent = false;
-    expect((await get()).status).toBe(200);
-  },
-);
 
 test('a core that is not ready receives no requests until it is ready again', async () => {
   let ready = true;
@@ -242,4 +172,32 @@ test('a core that is not ready receives no requests until it is ready again', as
   await expect.poll(burst, { interval: 300 }).toBe(0);
   ready = true;
   await expect.poll(burst, { interval: 300 }).toBe(3);
+});
+
+test("a request gets 502 if the core rejects the gateway's token", async () => {
+  const stack = await startStack({ CORE_TOKEN: 'token-of-the-core' });
+  const gateway = await stackBefore(stack.core, { CORE_TOKEN: 'another-token-than-that' });
+  const answer = await gateway.get();
+  expect([answer.status, answer.json]).toEqual([502, expect.objectContaining({ code: 'bad_gateway' })]);
+  expect(gateway.stack.log.find(({ status }) => status === 502)?.reason).toMatch(/it does not accept CORE_TOKEN/);
+});
+
+test('the core accepts all headers that the gateway accepts', async () => {
+  const stack = await startStack({ CORE_TOKEN: 't'.repeat(300) });
+  const key = await stack.issueKey(UNLIMITED);
+  const statuses = new Set<number>();
+  for (let size = 15_800; size < 16_400; size += 20) {
+    const asked = send(`${stack.gateway}/v1/pets`, { key, headers: { x: 'a'.repeat(size) } });
+    statuses.add((await asked.catch(() => ({ status: 431 }))).status);
+  }
+  expect([...statuses].sort()).toEqual([200, 431]);
+});
+
+test('a link to the next page keeps all parameters, including unknown ones', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey(UNLIMITED);
+  for (const name of ['a', 'b']) await post(`${stack.core}/v1/pets`, { name, categoryId: 1 });
+  const others = `limit=1&x=${'~'.repeat(7_000)}&%7E=%2B+`;
+  const answer = await send(`${stack.gateway}/v1/pets?%61fter=0&${others}`, { key });
+  expect([answer.status, answer.headers.link]).toEqual([200, `</v1/pets?${others}&after=1>; rel="next"`]);
 });

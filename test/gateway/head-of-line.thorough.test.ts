@@ -142,18 +142,6 @@ test('slow reads of one client leave connections for the writes of others', TIME
   expect(new Set((await Promise.all(slow)).map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test('few reads are sent twice to a core that is always slow', async () => {
-  let asked = 0;
-  const { get } = await stackBefore((socket, head) => {
-    asked += 1;
-    setTimeout(() => socket.write(okTo(head)), 300);
-  });
-  await get();
-  asked = 0;
-  for (let round = 0; round < 4; round++) await Promise.all(Array.from({ length: 100 }, () => get()));
-  expect(asked).toBeLessThan(400 * 1.15);
-});
-
 test('a gateway stall does not count as a core stall', async () => {
   const { stack, quick, timesAsked } = await setUp();
   const before = timesAsked();

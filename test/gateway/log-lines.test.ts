@@ -77,7 +77,9 @@ const named = (id: string) => ({ headers: { 'x-request-id': id, 'x-caller-id': '
 
 test('a 503 on any listener is logged once, with its request id, status, code and cause', async () => {
   const stack = await startStack({ REDIS_URL: 'redis://127.0.0.1:1' });
-  await send(`${stack.gateway}/v1/pets`, { key: createApiKey().apiKey, ...named('of-a-client') });
+  const asked = await send(`${stack.gateway}/v1/pets`, { key: createApiKey().apiKey, ...named('of-a-client') });
+  expect(asked.headers).toMatchObject({ 'retry-after': '1', 'x-ratelimit-limit': '60' });
+  expect((await send(`${stack.gateway}/v1/pets`)).status).toBe(401);
   const listed = await stack.admin('GET', '/keys');
   const database = new DatabaseSync(`${stack.directory}/store.db`);
   database.exec('BEGIN IMMEDIATE');
@@ -89,6 +91,7 @@ test('a 503 on any listener is logged once, with its request id, status, code an
     reason: expect.stringMatching(/\w/),
     durationMs: expect.any(Number),
   };
+  expect(stack.log.filter(({ msg }) => msg === 'redis is away')).toHaveLength(1);
   const linesOf = (log: typeof stack.log, id: unknown) => log.filter(({ requestId }) => requestId === id);
   expect(linesOf(stack.log, 'of-a-client')).toMatchObject([{ ...failed, msg: 'request', level: 40 }]);
   const operators = linesOf(stack.log, listed.headers['x-request-id']);

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { openSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { usageOf } from '../bench/machine/usage.ts';
 import { childrenOf } from '../support/children.ts';
 import { send } from '../support/http.ts';
@@ -36,7 +36,8 @@ async function startLogging(end: number | 'socket', settings: NodeJS.ProcessEnv 
   });
   const [{ gateway, admin }] = (await once(child, 'message')) as [{ gateway: string; admin: string }];
   const metric = async (name: string) => (await scrape(admin)).sum(name) ?? 0;
-  await expect.poll(() => metric('gateway_workers_serving'), { timeout: 30_000 }).toBe(Number(settings.WORKERS ?? 1));
+  const serving = Number(settings.WORKERS ?? 1);
+  await vi.waitFor(async () => expect(await metric('gateway_workers_serving')).toBe(serving), 30_000);
   return {
     gateway,
     child,
@@ -69,14 +70,26 @@ const linesOf = (text: string) =>
 
 const requestsIn = (text: string) => linesOf(text).filter(({ msg, path }) => msg === 'request' && path !== '/metrics');
 
-test.for([
-  ['one worker', 1, {}],
-  ['two workers', 2, { WORKERS: '2', REDIS_URL: 'redis://127.0.0.1:1' }],
-] as const)(
-  'a log without a reader uses bounded memory, and dropped lines are reported once it is read again: %s',
-  async ([, count, settings]) => {
+// Started outside the tests, because what a concurrent test starts may be stopped when another one ends.
+const unread = await Promise.all(
+  [
+    { workers: 'one worker', count: 1, settings: {} },
+    { workers: 'two workers', count: 2, settings: { WORKERS: '2', REDIS_URL: 'redis://127.0.0.1:1' } },
+  ].map(async ({ settings, ...about }) => {
     const pipe = await logPipe();
-    const gateway = await startLogging(pipe.end, settings);
+    return { ...about, pipe, gateway: await startLogging(pipe.end, settings) };
+  }),
+);
+const read = await Promise.all(
+  (['file', 'socket'] as const).map(async (kind) => {
+    const file = `${await temporaryFolder()}/log`;
+    return { kind, file, gateway: await startLogging(kind === 'socket' ? kind : openSync(file, 'a')) };
+  }),
+);
+
+test.concurrent.for(unread)(
+  'a log without a reader uses bounded memory, and dropped lines are reported once it is read again: $workers',
+  async ({ count, pipe, gateway }, { expect }) => {
     const before = gateway.megabytes();
     await floodWithoutKey(gateway.gateway, REQUESTS * count);
     expect(gateway.megabytes() - before).toBeLessThan(MAX_MORE_MEGABYTES * count);
@@ -103,6 +116,21 @@ test.for([
 
     await send(`${gateway.gateway}/v1/afterwards`);
     await expect.poll(() => pipe.text()).toContain('/v1/afterwards');
+  },
+);
+
+test.concurrent.for(read)(
+  'a $kind that the gateway logs to receives the line of every request in a flood',
+  async ({ kind, file, gateway }, { expect }) => {
+    const before = gateway.megabytes();
+    await floodWithoutKey(gateway.gateway, REQUESTS);
+    expect(gateway.megabytes() - before).toBeLessThan(MAX_MORE_MEGABYTES);
+    const answered = await settled(gateway.answered);
+    expect(await gateway.dropped()).toBe(0);
+    gateway.child.kill('SIGINT');
+    await gateway.ended;
+    const text = kind === 'socket' ? gateway.out() : readFileSync(file, 'utf8');
+    expect(requestsIn(text)).toHaveLength(answered);
   },
 );
 
@@ -149,20 +177,3 @@ test('a full disk makes a gateway drop log lines and has no other effect', async
   // The address may have a new token by now.
   expect([401, 429]).toContain((await send(`${gateway.gateway}/v1/pets`)).status);
 });
-
-test.for(['file', 'socket'] as const)(
-  'a %s that the gateway logs to receives the line of every request in a flood',
-  async (kind) => {
-    const file = `${await temporaryFolder()}/log`;
-    const gateway = await startLogging(kind === 'socket' ? kind : openSync(file, 'a'));
-    const before = gateway.megabytes();
-    await floodWithoutKey(gateway.gateway, REQUESTS);
-    expect(gateway.megabytes() - before).toBeLessThan(MAX_MORE_MEGABYTES);
-    const answered = await settled(gateway.answered);
-    expect(await gateway.dropped()).toBe(0);
-    gateway.child.kill('SIGINT');
-    await gateway.ended;
-    const text = kind === 'socket' ? gateway.out() : readFileSync(file, 'utf8');
-    expect(requestsIn(text)).toHaveLength(answered);
-  },
-);

@@ -37,8 +37,7 @@ test("operators' lists, even ten at once, use no CPU time of the worker", TIMED,
 });
 
 test('the primary uses at most 90 MB, and 290 MB together with a worker that has 512 connections', TIMED, async () => {
-  // The first start after a code change compiles the code, which takes 20 MB more.
-  await startWorkers({ WORKERS: '1' });
+  // The gateway of the first test has compiled the code after a change, which takes 20 MB more.
   const workers = await startWorkers({ WORKERS: '1' });
   const key = await workers.issueKey();
   const agent = new http.Agent({ keepAlive: true, maxSockets: CONNECTIONS });

@@ -1,5 +1,4 @@
 import { execFileSync } from 'node:child_process';
-import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { listeningCore, OK, okTo } from '../support/faulty-core.ts';
 import { type Answer, post, send, sendBytes } from '../support/http.ts';
@@ -117,50 +116,6 @@ test('a retried request keeps its trace', async () => {
   expect(heads.map((head) => head.includes(`traceparent: 00-${ID}-`))).toEqual([true, true]);
   await flaky.post('', {}, { headers: { traceparent: GIVEN } });
   expect(heads.at(-1)).toContain(`traceparent: 00-${ID}-`);
-});
-
-/** Many more reads than connections. */
-const READS = { 'one after another': 150, concurrently: 450 };
-/**
- * The maximum number of connections from a gateway to one core: 16 shared connections, and 64 for one request at a
- * time.
- */
-const MOST_CONNECTIONS = 16 + 64;
-/** Two concurrent requests need three connections, and more if the machine stalls. */
-const MOST_IN_TURN = 12;
-
-/**
- * Sends reads with one key, and a tenth as many with another key in between.
- * @returns the number of connections to the core
- */
-async function connectionsFor(idOf: (at: number) => string, how: keyof typeof READS): Promise<number> {
-  const connections = new Set<Socket>();
-  const { stack, get } = await stackBefore((socket, head) => {
-    connections.add(socket);
-    socket.write(okTo(head));
-  });
-  const another = await stack.issueKey(UNLIMITED);
-  const statuses: number[] = [];
-  const read = async (id: string, key = {}) =>
-    statuses.push((await get('', { headers: { 'x-request-id': id }, ...key })).status);
-  const reads: Promise<number>[] = [];
-  for (let at = 0; at < READS[how]; at++) {
-    reads.push(read(idOf(at)));
-    if (at % 10 === 0) reads.push(read(`another-${at}`, { key: another }));
-    if (how === 'one after another') await Promise.all(reads.splice(0));
-  }
-  await Promise.all(reads);
-  expect(statuses).toEqual(Array(READS[how] + READS[how] / 10).fill(200));
-  return connections.size;
-}
-
-test.for([
-  ['one after another', 'distinct ids', (at: number) => `id-${at}`, MOST_IN_TURN],
-  ['one after another', 'one id', () => 'constant', MOST_IN_TURN],
-  ['concurrently', 'distinct ids', (at: number) => `id-${at}`, MOST_CONNECTIONS],
-  ['concurrently', 'one id', () => 'constant', MOST_CONNECTIONS],
-] as const)('reads that are sent %s with %s share connections to the core', async ([how, , idOf, most]) => {
-  expect(await connectionsFor(idOf, how)).toBeLessThanOrEqual(most);
 });
 
 /** Returns the X-Request-Id in the head of a request. */

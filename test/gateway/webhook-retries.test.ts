@@ -200,10 +200,3 @@ test('the 80 % event is sent only if the usage in the store has reached 80 %, ex
   await webhooks.stop();
   expect(receiver.deliveries.map(({ event }) => event.data.keyId)).toEqual([decidedHere]);
 });
-
-test('no event is sent without a URL', async () => {
-  const { sendEvent, counts, keys } = await setUp({ url: undefined });
-  const id = await sendEvent();
-  expect(counts()).toEqual({ delivered: 0, retried: 0, given_up: 0, dropped: 0 });
-  expect(await keys.claim(id, 'day_80', Math.floor(Date.now() / 86_400_000), 'another')).toBe(true);
-});

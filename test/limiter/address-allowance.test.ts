@@ -26,6 +26,21 @@ test('each refused request from an address gets its place in line, at most fifte
   expect(outcomes).toEqual(['admitted', 'admitted', 'refused']);
 });
 
+test('an address gets one request a second, also after the clock was set back, and the table of addresses is bounded', () => {
+  const { clock, addresses } = allowance();
+  const outcome = () => addresses.consume(ADDRESS).outcome;
+  for (let sent = 0; sent < 61; sent++) outcome();
+  clock.now += SECOND - 1;
+  expect(outcome()).toBe('refused');
+  clock.now += 1;
+  expect([outcome(), outcome()]).toEqual(['admitted', 'refused']);
+  clock.now -= 3_600 * SECOND;
+  expect(outcome()).toBe('admitted');
+  for (let at = 0; at < 10_000; at++) addresses.consume(`address ${at}`);
+  expect(addresses.peek(ADDRESS).buckets[0]?.tokens).toBe(60);
+  expect(addresses.peek('address 9999').buckets[0]?.tokens).toBe(59);
+});
+
 /** @returns the seconds until the first refusal that closes the connection */
 function closedAfter(perMinute: number, seconds: number): number | undefined {
   const { clock, addresses } = allowance();

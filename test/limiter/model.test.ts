@@ -23,7 +23,9 @@ import { thoroughly } from '../support/thorough.ts';
 
 const { url } = await emptyDatabase();
 const { redis } = await redisUnderTest(url);
-const DECISIONS = thoroughly(500_000, 60_000);
+/** Made with the same seeds in each run, which cover every rule. */
+const COVERING = 60_000;
+const DECISIONS = COVERING + thoroughly(100_000, 0);
 const A_WORLD = 400;
 
 const toRecord = ({ isDisabled, secrets, ...record }: Partial<ModelRecord>): Partial<KeyRecord> => ({
@@ -175,11 +177,10 @@ test(`both limiters agree with the model on ${DECISIONS} decisions that cover ev
   timeout: 1_200_000,
 }, async () => {
   const met = new Set<string>();
-  // Quick tests always use the same seeds, which cover every rule.
-  const from = thoroughly(randomInt(1_000_000_000), 1);
+  const from = randomInt(1_000_000_000);
   let decisions = 0;
-  for (let more = 0; decisions < DECISIONS; more++) {
-    const seed = from + more;
+  for (let more = 1; decisions < DECISIONS; more++) {
+    const seed = decisions < COVERING ? more : from + more;
     const world = randomWorld(seed, A_WORLD, met);
     const asks = world.steps.filter((step) => step.type === 'ask');
     decisions += asks.reduce((sum, { said }) => sum + said.length - 1, 0);

@@ -1,15 +1,28 @@
-import { expect, test } from 'vitest';
-import { bothLimiters, burst, decision, SECOND } from '../support/limiters.ts';
+import { randomUUID } from 'node:crypto';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { full, refill, ticksUntilFull, ticksUntilNextToken, ticksUntilToken } from '../../gateway/limiter/bucket.ts';
+import type { Keys } from '../../gateway/stores/keys.ts';
+import {
+  bothLimiters,
+  burst,
+  decision,
+  type LimiterUnderTest,
+  memoryUnderTest,
+  redisUnderTest,
+  SECOND,
+} from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
-/** Rules that the random histories of model.test.ts are rarely long enough to reach. */
+/** Rules that the random histories of model.test.ts rarely reach: long bans, claims, restores, and the times of tokens. */
 
 const { url } = await emptyDatabase();
 const DAY = 86_400 * SECOND;
 
-test.for(bothLimiters(url))(
-  '%s: a ban expires on time, and the next one within a day lasts twice as long, up to a day',
-  async ([, open]) => {
+const TODAY = 20_000;
+
+describe.for(bothLimiters(url))('with %s', ([, open]) => {
+  test('a ban expires on time, and the next one within a day lasts twice as long, up to a day', async () => {
     const under = await open();
     under.setPlan('free', { minute: 1, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 30_000 });
     const credential = await under.createKey();
@@ -24,20 +37,17 @@ test.for(bothLimiters(url))(
       under.now = ban.bannedUntil;
     }
     expect(lengths).toEqual([30_000, 60_000, 86_400, 86_400, 30_000]);
-  },
-);
+  });
 
-test.for(bothLimiters(url))('%s: a first ban of more than a day lasts as long as its plan says', async ([, open]) => {
-  const under = await open();
-  under.setPlan('free', { minute: 1, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 200_000 });
-  const credential = await under.createKey();
-  await burst(under, credential, 2);
-  expect((await decision(under, credential)).bannedUntil - under.now).toBe(200_000 * SECOND);
-});
+  test('a first ban of more than a day lasts as long as its plan says', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 1, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 200_000 });
+    const credential = await under.createKey();
+    await burst(under, credential, 2);
+    expect((await decision(under, credential)).bannedUntil - under.now).toBe(200_000 * SECOND);
+  });
 
-test.for(bothLimiters(url))(
-  "%s: an operator's ban does not resume a series of bans that has ended",
-  async ([, open]) => {
+  test("an operator's ban does not resume a series of bans that has ended", async () => {
     const under = await open();
     under.setPlan('free', { minute: 1, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 300 });
     const credential = await under.createKey();
@@ -61,12 +71,9 @@ test.for(bothLimiters(url))(
     // A series that has not ended continues.
     await banByHand();
     expect(await ban()).toBe(1_200);
-  },
-);
+  });
 
-test.for(bothLimiters(url))(
-  '%s: clients in line are not banned for their strikes after their limit was more than halved',
-  async ([, open]) => {
+  test('clients in line are not banned for their strikes after their limit was more than halved', async () => {
     for (const [minute, isBanned] of [
       [10, true],
       [9, false],
@@ -79,5 +86,86 @@ test.for(bothLimiters(url))(
       const outcomes = await burst(under, credential, 100);
       expect([minute, outcomes.includes('banned')]).toEqual([minute, isBanned]);
     }
-  },
-);
+  });
+
+  test('each key event can be claimed once a day', async () => {
+    const under = await open();
+    const { keys } = under;
+    const [{ id }, { id: other }] = [await under.createKey(), await under.createKey()];
+    const claims = Array.from({ length: 20 }, () => keys.claim(id, 'day_80', TODAY, randomUUID()));
+    expect((await Promise.all(claims)).filter((isClaimed) => isClaimed)).toEqual([true]);
+    expect(await keys.claim(id, 'day_100', TODAY, randomUUID())).toBe(true);
+    expect(await keys.claim(other, 'day_80', TODAY, randomUUID())).toBe(true);
+    expect(await keys.claim(id, 'day_80', TODAY + 1, randomUUID())).toBe(true);
+  });
+
+  test('a claim that is made after midnight for the previous day does not undo the claim of the new day', async () => {
+    const under = await open();
+    const { id } = await under.createKey();
+    expect(await under.keys.claim(id, 'banned', TODAY + 1, randomUUID())).toBe(true);
+    expect(await under.keys.claim(id, 'banned', TODAY, randomUUID())).toBe(false);
+    expect(await under.keys.claim(id, 'banned', TODAY + 1, randomUUID())).toBe(false);
+  });
+});
+
+const backedUp = async (keys: Keys) => (await keys.export({ after: undefined, limit: 10 })).keys;
+
+test("a restore brings back a key's line, strikes and ban, with the embedded limiter and with Redis", async () => {
+  const { url: empty } = await emptyDatabase();
+  const [first, second, shared] = [await memoryUnderTest(), await memoryUnderTest(), await redisUnderTest(empty)];
+  for (const under of [first, second, shared]) {
+    under.setPlan('free', { minute: 5, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 600 });
+    under.setPlan('pro', { minute: 5, ban_after: 5 });
+  }
+  const waiting = await first.createKey({ plan: 'pro', createdAt: 0 });
+  const banned = await first.createKey();
+  await burst(first, waiting, 8);
+  first.now += 7 * SECOND;
+  await burst(first, waiting, 8);
+  expect(await burst(first, banned, 12)).toContain('banned');
+  const backup = await backedUp(first.keys);
+  expect(backup.map(({ fields }) => Object.keys(fields))).toEqual([
+    expect.arrayContaining(['left', 'refusals', 'used']),
+    expect.arrayContaining(['left', 'banned_until', 'bans', 'ban_decided']),
+  ]);
+
+  expect(await Promise.all(backup.map((key) => shared.keys.restore(key)))).toEqual(['restored', 'restored']);
+  expect(await Promise.all((await backedUp(shared.keys)).map((key) => second.keys.restore(key)))).toEqual([
+    'restored',
+    'restored',
+  ]);
+  expect(await backedUp(second.keys)).toEqual(backup);
+  const now = first.now + SECOND;
+  const decided = async (under: LimiterUnderTest) => {
+    under.now = now;
+    return [await under.limiter.decide(waiting), await under.limiter.decide(banned)];
+  };
+  const verdicts = await decided(first);
+  expect(verdicts.map(({ outcome }) => outcome)).toEqual(['refused', 'banned']);
+  for (const under of [second, shared]) expect(await decided(under)).toMatchObject(verdicts);
+});
+
+const limits = fc.integer({ min: 1, max: 1_000_000_000 });
+const windows = fc.oneof(fc.constantFrom(60_000_000, DAY), fc.integer({ min: 1, max: DAY }));
+
+test('the computed times of the next token and of the full bucket are the earliest possible', () => {
+  const cases = fc.tuple(limits, windows, fc.double({ min: 0, max: 1, noNaN: true }));
+  fc.assert(
+    fc.property(cases, ([limit, window, share]) => {
+      const level = { tokens: 0, fraction: Math.floor(share * (window - 1)) };
+      const wait = ticksUntilToken(level, limit, window);
+      expect(refill(level, limit, window, wait).tokens).toBeGreaterThanOrEqual(1);
+      expect(refill(level, limit, window, wait - 1).tokens).toBe(0);
+      const untilFull = ticksUntilFull(level, limit, window);
+      expect(refill(level, limit, window, untilFull)).toEqual(full(limit));
+      expect(refill(level, limit, window, untilFull - 1)).not.toEqual(full(limit));
+    }),
+    { numRuns: 5_000 },
+  );
+});
+
+test('a full bucket has no wait', () => {
+  expect(ticksUntilToken(full(3), 3, DAY)).toBe(0);
+  expect(ticksUntilNextToken(full(3), 3, DAY)).toBe(0);
+  expect(ticksUntilFull(full(3), 3, DAY)).toBe(0);
+});

@@ -121,8 +121,8 @@ async function happens(
 }
 
 test.for([
-  ['the embedded limiter', memoryFleet, thoroughly(200, 50)],
-  ['three gateways on one Redis', redisFleet, thoroughly(100, 50)],
+  ['the embedded limiter', memoryFleet, thoroughly(60, 30)],
+  ['three gateways on one Redis', redisFleet, thoroughly(40, 20)],
 ] as const)(
   '%s: usage by minute and by day equals what clients saw, across days and after a key is revoked',
   async ([, makeFleet, numRuns]) => {
@@ -216,13 +216,7 @@ test('for 36 days, a revoked key keeps its usage and its place among revoked key
   expect(await database.ttl(left)).toBeGreaterThan(36 * 86_400 - 60);
   expect(await database.ttl(left)).toBeLessThanOrEqual(36 * 86_400);
 
-  const gone = Array.from({ length: 200 }, (_, at) => [String(at), String(at).padStart(12, '0')]);
-  await database.zadd('gateway:keys:revoked', ...gone.flat());
-  for (let at = 0; at < 100; at++) await under.keys.remove((await under.createKey()).id);
-  expect(await database.zcard('gateway:keys:revoked')).toBeLessThan(200);
-  const entries = await walked(under, 7);
-  expect(entries.size).toBe(101);
-  expect(entries.get(credential.id)).toMatchObject({ isRevoked: true, admitted: 2 });
+  expect((await walked(under)).get(credential.id)).toMatchObject({ isRevoked: true, admitted: 2 });
 });
 
 test('a secret that was written by hand with an unusual id works and does not affect other keys', async () => {
@@ -303,7 +297,7 @@ test('while the limit stays the same, the tokens used of the day equal those mis
         (day, state, now) => expect(usedOfDay(day, state, now)).toBe(day.limit - day.tokens),
       ),
     ),
-    { numRuns: thoroughly(5_000, 200) },
+    { numRuns: 300 },
   );
 });
 
@@ -318,6 +312,6 @@ test('even after the limit is raised, reported usage never exceeds the requests 
         expect(used).toBeLessThanOrEqual(day.limit - day.tokens);
       }),
     ),
-    { numRuns: thoroughly(5_000, 200) },
+    { numRuns: 300 },
   );
 });

@@ -17,10 +17,7 @@ const LONGEST = [
   'gateway/log-reader',
   'faults/workers.thorough',
   'gateway/oldest-node',
-  'gateway/pipelining',
   'security/bytes.fuzz',
-  'gateway/lingering-close',
-  'gateway/one-at-a-time',
   'stores/redis-cluster',
   'security/requests.fuzz',
 ];

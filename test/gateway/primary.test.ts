@@ -5,10 +5,11 @@ import { Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
 import type { AskedOfPrimary, AskedOfWorker, Channel } from '../../gateway/primary/channel.ts';
 import { levelsOfMachine } from '../../gateway/primary/local-decisions.ts';
+import { nextWait } from '../../gateway/primary/workers.ts';
 import { redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
-/** At the beginning of an outage, the primary collects the keys and levels of its workers. */
+/** What the primary does for its workers. At the beginning of an outage, it collects their keys and levels. */
 
 const { url } = await emptyDatabase();
 const redis = await redisUnderTest(url);
@@ -82,4 +83,17 @@ test('if workers hold more keys than the primary can, it keeps those that each w
     expect(outcomes(keys.slice(0, 24_000))).toEqual(new Set(['admitted']));
     expect(outcomes(keys.slice(26_000))).toEqual(new Set([undefined]));
   }
+});
+
+test('the wait before a worker restarts doubles up to half a minute, and resets after a healthy period', () => {
+  let last = 0;
+  const waits = (count: number, servedMs: number) =>
+    Array.from({ length: count }, () => {
+      last = nextWait(last, servedMs);
+      return last;
+    });
+  expect(waits(11, 0)).toEqual([100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000]);
+  expect(waits(2, 29_999)).toEqual([30_000, 30_000]);
+  expect(waits(1, 30_000)).toEqual([100]);
+  expect(waits(2, 5)).toEqual([200, 400]);
 });
