@@ -49,8 +49,8 @@ export function watchEdits(
     if (planCache.isMissing) {
       await plans.writeBack(planCache.lastGood);
     } else if (version !== checkedVersion) {
-      await plans.acceptEdit(planCache.lastGood);
-      checkedVersion = version;
+      // The table may have been edited again since the cache read it.
+      checkedVersion = await plans.acceptEdit(planCache.lastGood);
     }
   }
 

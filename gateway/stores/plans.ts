@@ -196,19 +196,21 @@ export class Plans {
    * Records manual edits, once across all gateways. Writes the kept copy again if it was lost.
    * @param lastGood the table in force, if it is known
    */
-  async acceptEdit(lastGood?: StoredPlans): Promise<void> {
+  async acceptEdit(lastGood?: StoredPlans): Promise<string | undefined> {
     const [table, kept] = await Promise.all([this.read(), this.readKept()]);
     const last = lastOf(kept, lastGood);
-    if (table === undefined || last === undefined) return;
+    if (table === undefined || last === undefined) return undefined;
     const entries = editsIn(table, last);
-    if (entries.length === 0 && (isWhole(kept) || lastGood === undefined)) return;
-    await this.#storage.change({
+    const version = versionOf(table);
+    if (entries.length === 0 && (isWhole(kept) || lastGood === undefined)) return version;
+    const isMade = await this.#storage.change({
       parts: [
         { record: 'plans', exists: true, expect: pick(table) },
         { record: 'plans:kept', expect: pickKept(kept), set: keeps(table, last) },
       ],
       entries,
     });
+    return isMade ? version : undefined;
   }
 
   /** Writes a missing table back from the kept copy, or from `last` if that is missing too. */
