@@ -2,7 +2,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** The files that take half a minute or more. A fresh checkout has no durations of earlier runs, hence this list. */
 const LONGEST = [
-  'simulation/simulation.thorough',
+  'simulation/simulation',
   'faults/rolling-restarts',
   'examples/shared-key',
   'browser/reference.thorough',
