@@ -10,7 +10,7 @@ import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 
 /** Clients reset connections at any moment. An unhandled error event would stop the process. */
 
-const ROUNDS = 60;
+const ROUNDS = 30;
 const WEB_SOCKET = 'Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\n';
 const HANDSHAKE = `${WEB_SOCKET}Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n`;
 
