@@ -43,20 +43,6 @@ const left = async (id: string) => [
   await redis.exists(`gateway:outbox:{${id}}`),
 ];
 
-test('on a cluster, the audit entries of a change are in the audit log when it is acknowledged, and not in an outbox', async () => {
-  for (let at = 0; at < 8; at++) {
-    const id = newKey();
-    for (const change of [issuing(id), renaming(id), revoking(id)]) expect(await storage.change(change)).toBe(true);
-    expect(await storage.change(renaming(id))).toBe(false);
-    expect(await actionsOn(id)).toEqual(['key.revoke', 'ban.lift', 'key.change', 'key.create']);
-    expect(await storage.read(`revoked:${id}`)).toMatchObject({ revoked: '1', plan: 'free' });
-    expect(await left(id)).toEqual([[], 0]);
-  }
-  expect([await storage.countKeys(), (await storage.listKeys({ limit: 99, withRevoked: true })).length]).toEqual([
-    0, 8,
-  ]);
-});
-
 /**
  * Opens a storage whose gateway is killed at its nth call to Redis: before the call, or after it but before its reply.
  */

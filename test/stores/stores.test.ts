@@ -170,43 +170,6 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     expect((await storage.tail('audit', { count: 10 })).map(([, fields]) => fields)).toEqual([auditEntry(id).fields]);
   });
 
-  test('makes only one of many concurrent changes that expect the same fields', async () => {
-    const storage = await open();
-    const id = newId();
-    await storage.change({ parts: [{ record: key(id), set: { name: '0', created_at: '5' } }], entries: [] });
-    const changes = Array.from({ length: 20 }, (_, at) =>
-      storage.change({
-        parts: [{ record: key(id), expect: { name: '0' }, set: { name: `${at + 1}` } }],
-        entries: [auditEntry(`${at}`)],
-      }),
-    );
-    expect((await Promise.all(changes)).filter((isMade) => isMade)).toHaveLength(1);
-    expect(await storage.tail('audit', { count: 30 })).toHaveLength(1);
-  });
-
-  test('moves the kept data of a revoked key, and the key keeps its place', async () => {
-    const storage = await open();
-    const ids = Array.from({ length: 5 }, newId);
-    for (const [at, id] of ids.entries())
-      await storage.change(issuing(id, { name: 'a', plan: `${at}`, created_at: `${at}.5` }));
-    const [, second = '', third = ''] = ids;
-    expect(await storage.change(revoking(second))).toBe(true);
-    expect(await storage.change(revoking(second))).toBe(false);
-    expect(await storage.read(key(second))).toBeUndefined();
-    expect(await storage.read(`revoked:${second}`)).toEqual({ plan: '1', revoked: '1' });
-    expect(await storage.countKeys()).toBe(4);
-    const listed = async (query: object) => (await storage.listKeys({ limit: 10, ...query })).map(({ id }) => id);
-    expect(await listed({})).toEqual(ids.filter((id) => id !== second));
-    expect(await listed({ withRevoked: true })).toEqual(ids);
-    expect(await listed({ newestFirst: true, offset: 1 })).toEqual([ids[3], ids[2], ids[0]]);
-    expect(await listed({ after: { createdAt: 0.5, id: ids[0] } })).toEqual(ids.slice(2));
-    expect(await listed({ after: { createdAt: 0.5, id: ids[0] }, withRevoked: true, limit: 2 })).toEqual([
-      second,
-      third,
-    ]);
-    expect(await storage.unlistedKeys()).toEqual([]);
-  });
-
   test('lists any page from either end, by creation and then by id, even after keys are created and revoked', async () => {
     const storage = await open();
     const ids = Array.from({ length: 7 }, newId).sort();
