@@ -6,8 +6,6 @@ const LONGEST = [
   'faults/rolling-restarts',
   'examples/shared-key',
   'browser/reference.thorough',
-  'stores/sqlite-kills',
-  'core/restarts',
   'limiter/refusals-in-real-time',
   'faults/primary',
   'browser/console-access',
@@ -18,11 +16,9 @@ const LONGEST = [
   'faults/workers.thorough',
   'gateway/oldest-node',
   'gateway/pipelining',
-  'security/bytes.fuzz',
   'gateway/lingering-close',
   'gateway/one-at-a-time',
   'stores/redis-cluster',
-  'security/requests.fuzz',
 ];
 
 /** Runs the longest files of each project first. A long file that starts last would run while other CPUs are idle. */
