@@ -27,7 +27,7 @@ const besideOthers = { ...shared, isolate: false };
 const ALONE = 'test/**/*.alone{,.thorough}.test.ts';
 const LONG = 'test/**/*.thorough.test.ts';
 /** These files are limited by CPU and run longer in CI. */
-const SIMULATIONS = isThorough ? ['test/limiter/{model,refusal-table}.test.ts'] : [];
+const SIMULATIONS = isThorough ? ['test/{limiter/model,limiter/refusal-table,simulation/simulation}.test.ts'] : [];
 /** Long files run only in CI or when named. */
 const withoutLong = isThorough || isNamed ? [] : [LONG];
 

@@ -1,4 +1,3 @@
-import { sum } from '../support/statistics.ts';
 import { type ContenderName, DESCRIPTIONS } from './contenders.ts';
 import { SCENARIOS, type Scenario } from './scenarios.ts';
 
@@ -52,14 +51,6 @@ const MODES = {
 const SECONDS = 2;
 /** Unless requested by name, these contenders take part less often, because their ratios need less precision. */
 const SELDOM: readonly ContenderName[] = ['fastify', 'express', 'http-proxy-3'];
-/**
- * The time that a run takes in addition to its rounds: the start, the warm-up of each scenario, and the overhead of
- * each round.
- */
-const START_SECONDS = 25;
-const WARM_UP_SECONDS = 1.1;
-const OVERHEAD_SECONDS = 0.15;
-
 /** @throws {Error} that lists the valid values, if an option has an unknown one */
 export function makePlan({ mode, only, scenario: named, rounds, seconds = SECONDS, base }: Wishes): Plan {
   check(only, Object.keys(DESCRIPTIONS), 'contender');
@@ -105,12 +96,3 @@ export const leadInSeconds = ({ connections }: Scenario): number => (connections
 /** The contenders of a round. */
 export const takingPart = ({ contenders, seldom }: PlannedScenario, round: number): readonly ContenderName[] =>
   contenders.filter((name) => round % 3 === 0 || !seldom.includes(name));
-
-export function estimateSeconds({ parts, seconds }: Plan): number {
-  const durations = parts.map((part) => {
-    const count = sum(Array.from({ length: part.rounds }, (_, round) => takingPart(part, round).length));
-    const turn = leadInSeconds(part.scenario) + seconds + OVERHEAD_SECONDS;
-    return count * turn + part.contenders.length * WARM_UP_SECONDS;
-  });
-  return START_SECONDS + sum(durations);
-}

@@ -45,13 +45,12 @@ interface Measuring {
 }
 
 const SETTLE_MS = 100;
+/** The warm-up before each scenario. */
 const WARM_UP_SECONDS = 1;
-/** The warm-up before any measurement, because just-in-time compilation takes a while. */
-const FIRST_WARM_UP_SECONDS = 3;
 
-export async function warmUp(contender: Contender): Promise<void> {
-  const { url, keys } = contender;
-  await runWrk({ url, connections: 32, seconds: FIRST_WARM_UP_SECONDS, asks: listsOf([keys.hot]) });
+/** Runs before any measurement, because just-in-time compilation takes a while. */
+export async function warmUp({ url, keys }: Contender, seconds: number): Promise<void> {
+  await runWrk({ url, connections: 32, seconds, asks: listsOf([keys.hot]) });
 }
 
 /**

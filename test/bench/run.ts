@@ -8,7 +8,7 @@ import { ROOT } from './machine/processes.ts';
 import { installPrograms } from './machine/programs.ts';
 import { describeMachine } from './machine/usage.ts';
 import { countPerRequest, perRequestTable } from './per-request.ts';
-import { estimateSeconds, FLOOR_SCENARIOS, makePlan, type PlannedScenario, type Wishes } from './plan.ts';
+import { FLOOR_SCENARIOS, makePlan, type PlannedScenario, type Wishes } from './plan.ts';
 import { markdownOf, speedTable, writeTable } from './results/data.ts';
 import { pictureOf } from './results/picture.ts';
 import { summarize } from './results/summary.ts';
@@ -69,7 +69,7 @@ async function startAll(names: readonly ContenderName[], stage: Stage): Promise<
     print(`${name}: starting, checking, warming up`);
     const contender = await startContender(name, stage, wishes.base ?? ROOT);
     await verify(contender, stage);
-    await warmUp(contender);
+    await warmUp(contender, Math.floor(1.5 * plan.seconds));
     contenders.set(name, contender);
   }
   return contenders;
@@ -86,7 +86,7 @@ const wishes = readWishes();
 const plan = makePlan(wishes);
 installPrograms();
 installPackages(PEERS);
-print(`about ${Math.ceil(estimateSeconds(plan) / 60)} minutes; ${describeMachine()}`);
+print(describeMachine());
 const stage = await setStage();
 const names = (Object.keys(DESCRIPTIONS) as ContenderName[]).filter((name) =>
   plan.parts.some(({ contenders }) => contenders.includes(name)),

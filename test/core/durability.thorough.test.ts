@@ -10,7 +10,7 @@ import { startService } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-const KILLS = thoroughly(100, 25);
+const KILLS = thoroughly(30, 15);
 const CLIENTS = 16;
 
 /** The acknowledged pets, and the idempotency keys of pets that are sent again until they are acknowledged. */

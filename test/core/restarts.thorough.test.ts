@@ -8,7 +8,7 @@ import { startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 import { BOUNDLESS } from '../support/workers.ts';
 
-const RESTARTS = thoroughly(20, 6);
+const RESTARTS = thoroughly(8, 4);
 const CLIENTS = 16;
 /** Short enough for requests to be in flight at every stop. Without a pause, requests would overload the machine. */
 const PAUSE_MS = 20;

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { expect, test } from 'vitest';
 import { CHECK_WITHIN_MS } from '../../core/store/postgres.ts';
@@ -8,6 +9,8 @@ import { scrape } from '../support/metrics.ts';
 import { pausePostgres, startPostgres } from '../support/postgres.ts';
 import { startService } from '../support/process.ts';
 import { startStack, UNLIMITED } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
+import { quantile } from '../support/statistics.ts';
 import { TIMED } from '../support/timed.ts';
 
 /** A slow PostgreSQL delays requests, but every core stays ready. */
@@ -108,11 +111,9 @@ test('a check that takes too long repeats the last result, so a core without Pos
   const postgres = await startOwn();
   const { cores } = await startTwoCores(postgres.url);
   await postgres.stop();
-  for (const core of cores) {
-    await expect.poll(async () => (await send(`${core}/readyz`)).status).toBe(503);
-    expect((await watchReadiness([core])).statuses).toEqual([503]);
-    expect((await send(`${core}/livez`)).status).toBe(200);
-  }
+  for (const core of cores) await expect.poll(async () => (await send(`${core}/readyz`)).status).toBe(503);
+  expect((await watchReadiness(cores)).statuses).toEqual([503]);
+  for (const core of cores) expect((await send(`${core}/livez`)).status).toBe(200);
 });
 
 test('a check whose connection is cut is repeated on a new one', async () => {
@@ -133,3 +134,40 @@ test('a check whose connection is cut is repeated on a new one', async () => {
 test("the core's readiness check times out before the gateway's probe", () => {
   expect(CHECK_WITHIN_MS).toBeLessThanOrEqual(PROBE_MS / 2);
 });
+
+const LOCKED_MS = 2_000;
+const BOUND_MS = 100;
+
+test(
+  'while orders are locked in PostgreSQL, reading pets through the gateway is as fast as directly from the core',
+  TIMED,
+  async () => {
+    const url = await emptyPostgres();
+    const core = await startService('core/main.ts', { PORT: '0', DATABASE_URL: url, LOG_LEVEL: 'warn' });
+    const { stack, key: blocked, get } = await stackBefore(core.addresses.core ?? '');
+    const free = await stack.issueKey(UNLIMITED);
+    for (const key of [blocked, free]) await get('', { key });
+    const locking = new pg.Client(url);
+    await locking.connect();
+    cleanUp(() => locking.end());
+    await locking.query('BEGIN; LOCK TABLE orders');
+
+    // Fewer than the core's database connections.
+    const orders = Array.from({ length: 5 }, () => send(`${stack.gateway}/v1/store/orders`, { key: blocked }));
+    const [direct, through]: [number[], number[]] = [[], []];
+    const time = async (times: number[], asked: () => Promise<{ status: number }>) => {
+      const before = performance.now();
+      expect((await asked()).status).toBe(200);
+      times.push(performance.now() - before);
+    };
+    for (const end = performance.now() + LOCKED_MS; performance.now() < end; await sleep(10)) {
+      await Promise.all([
+        ...Array.from({ length: 4 }, () => time(through, () => get('', { key: free }))),
+        time(direct, () => send(`${core.addresses.core}/v1/pets`)),
+      ]);
+    }
+    await locking.query('ROLLBACK');
+    expect(new Set((await Promise.all(orders)).map(({ status }) => status))).toEqual(new Set([200]));
+    expect(quantile(through, 0.99)).toBeLessThan(quantile(direct, 0.99) + BOUND_MS);
+  },
+);

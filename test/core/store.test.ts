@@ -1,4 +1,5 @@
 import http from 'node:http';
+import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
 import { DATABASES } from '../support/databases.ts';
 import { post, send } from '../support/http.ts';
@@ -125,6 +126,10 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect(json).toMatchObject({ name });
   });
 
+  test('a name may have 200 characters, however many bytes they take', async () => {
+    expect((await post(pets, { name: '🐈'.repeat(200), categoryId: 1 })).status).toBe(201);
+  });
+
   test('requests are counted by operation and status, with their duration', async () => {
     await send(`${pets}?limit=0`);
     const { text } = await send(`${stack.core}/metrics`);
@@ -132,6 +137,38 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect(text).toMatch(/^core_requests_total\{operation="createOrder",status="409"\} [1-9]/m);
     expect(text).toMatch(/^core_request_duration_seconds_bucket\{le="0.1",operation="createPet"\} [1-9]/m);
   });
+});
+
+test('pets are listed in ascending order, by limit and status, with a link to the next page', async () => {
+  const { core } = await startStack();
+  const list = `${core}/v1/pets`;
+  for (let at = 1; at <= 25; at++)
+    await post(list, { name: `pet ${at}`, categoryId: at, status: at % 2 ? 'sold' : 'pending' });
+  const ids = (answer: { json: unknown }) => (answer.json as { id: number }[]).map(({ id }) => id);
+  const first = await send(list);
+  expect(ids(first)).toEqual(Array.from({ length: 20 }, (_, at) => at + 1));
+  expect(first.headers.link).toBe('</v1/pets?after=20>; rel="next"');
+  const second = await send(`${list}?after=20`);
+  expect(ids(second)).toEqual([21, 22, 23, 24, 25]);
+  expect(second.headers.link).toBeUndefined();
+  const sold = await send(`${list}?status=sold&limit=3&after=4`);
+  expect(ids(sold)).toEqual([5, 7, 9]);
+  expect(sold.headers.link).toBe('</v1/pets?status=sold&limit=3&after=9>; rel="next"');
+  expect(ids(await send(`${list}?limit=100`))).toHaveLength(25);
+});
+
+test('a core with a token refuses requests without it, except probes', async () => {
+  const guarded = await startStack({ CORE_TOKEN: 'token-of-the-core' });
+  expect((await send(`${guarded.core}/livez`)).status).toBe(200);
+  expect((await send(`${guarded.core}/readyz`)).status).toBe(200);
+  const refused = await send(`${guarded.core}/v1/pets`);
+  expect([refused.status, refused.json]).toEqual([
+    401,
+    { code: 'unauthorized', message: expect.any(String), status: 401 },
+  ]);
+  expect((await send(`${guarded.core}/v1/pets`, { key: 'token-of-the-cor' })).status).toBe(401);
+  expect((await send(`${guarded.core}/v1/pets`, { key: 'token-of-the-core' })).status).toBe(200);
+  expect((await send(`${guarded.gateway}/v1/pets`, { key: await guarded.issueKey() })).status).toBe(200);
 });
 
 test('internal operations are not reachable through the gateway', async () => {
@@ -166,4 +203,24 @@ test('commits are counted, with their number of writes and their duration', asyn
   expect(writes).toBeGreaterThanOrEqual(500);
   expect(metrics.sum('core_commit_writes_count')).toBeLessThan(writes / 2);
   expect(metrics.sum('core_commit_seconds_count')).toBeGreaterThan(0);
+});
+
+test('store failures are counted, starting from 0, and violations of store rules are not', async () => {
+  const stack = await startStack();
+  const errors = async (kind: string) => (await scrape(stack.core)).sum('core_store_errors_total', { kind });
+  expect([await errors('unavailable'), await errors('failed')]).toEqual([0, 0]);
+  expect((await post(`${stack.core}/v1/store/orders`, { petId: 17 })).status).toBe(409);
+  expect((await send(`${stack.core}/v1/pets/17`)).status).toBe(404);
+  expect([await errors('unavailable'), await errors('failed')]).toEqual([0, 0]);
+
+  const other = new DatabaseSync(`${stack.directory}/store.db`);
+  other.exec('BEGIN EXCLUSIVE');
+  const refused = await post(`${stack.core}/v1/pets`, { name: 'Rex', categoryId: 1 });
+  other.exec('DROP TABLE orders; COMMIT');
+  other.close();
+  expect(refused.status).toBe(503);
+  expect([await errors('unavailable'), await errors('failed')]).toEqual([1, 0]);
+
+  expect((await send(`${stack.core}/v1/store/orders`)).status).toBe(500);
+  expect([await errors('unavailable'), await errors('failed')]).toEqual([1, 1]);
 });

@@ -13,7 +13,7 @@ import { stackBefore } from '../support/stack-before.ts';
  * arrived fails, because its outcome is unknown. Any other write must succeed.
  */
 
-const TRIES = 1_000;
+const TRIES = 500;
 const MOST_MS = 4;
 /** Blocks the event loop long enough for a decision and a close to often arrive in the same turn. */
 const BUSY_MS = 0.3;

@@ -1,10 +1,11 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { DEFAULT_PLANS, storedPlans } from '../../gateway/limiter/plans.ts';
 import { childrenOf } from '../support/children.ts';
 import { send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
-import { emptyDatabase, ownRedis } from '../support/redis-database.ts';
+import { connectionTo, emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { TIMED } from '../support/timed.ts';
 import {
   eventually,
@@ -62,12 +63,9 @@ test.for([
   "the operators' plans, not the built-in ones, are restored in a Redis that comes back empty %s",
   async ([, disturb]) => {
     const redis = await ownRedis();
-    const environment = { ...ONE, REDIS_URL: redis.url };
-    const first = await startWorkers(environment);
-    await first.change('PATCH', '/plans/free', { minute: 777 });
-    first.child.kill('SIGINT');
-    await first.ended;
-    const workers = await startWorkers(environment);
+    const plans = { ...storedPlans(DEFAULT_PLANS), 'free.minute': '777' };
+    await connectionTo(redis.url).hset('gateway:plans', plans);
+    const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url });
     await eventually(() => readyz(workers)).toBe(200);
     await redis.stop();
     if (disturb !== undefined) {

@@ -48,11 +48,8 @@ const GROUPS: Readonly<Record<string, () => Promise<Patient[]>>> = {
     ...(await Promise.all([coreBehindGateway(), coreWithBadStore()])),
   ],
   'keys and surroundings': async () => [
-    ...(await Promise.all([
-      gatewayWithBadKeys(await emptyDatabase()),
-      gatewayWithCertificate(),
-      gatewayWithCoreName(),
-    ])),
+    ...(await gatewayWithBadKeys(await emptyDatabase())),
+    ...(await Promise.all([gatewayWithCertificate(), gatewayWithCoreName()])),
     ...(await Promise.all([gatewayWithWebhooks(), gatewayWithFewConnections(), gatewayOnFullMachine()])),
   ],
 };

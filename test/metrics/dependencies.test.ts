@@ -7,10 +7,10 @@ import { coresOn } from '../support/addressed-cores.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
 import { startDnsServer } from '../support/dns-server.ts';
-import { faultyCore, listeningCore, OK } from '../support/faulty-core.ts';
+import { bareCore, faultyCore, listeningCore, OK } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { readableLog } from '../support/log.ts';
-import { scrape } from '../support/metrics.ts';
+import { eventuallyScraped, scrape } from '../support/metrics.ts';
 import { freePort } from '../support/port.ts';
 import { ownRedis } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
@@ -79,6 +79,27 @@ test(
   },
 );
 
+test('core failures are counted by kind, and readiness is reported', async () => {
+  const unreachable = `http://127.0.0.1:${await freePort()}`;
+  const broken = await faultyCore((socket) => socket.destroy());
+  const silent = await bareCore(() => {});
+  const strict = await faultyCore((socket) => socket.write('HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n'));
+  for (const [CORE_URL, kind, ready] of [
+    [unreachable, 'unreachable', 0],
+    [broken, 'broken', 1],
+    [silent, 'timeout', 1],
+    [strict, 'token', 1],
+  ] as const) {
+    const stack = await startStack({ CORE_URL, CORE_TIMEOUT_MS: '300' });
+    const { status } = await post(`${stack.gateway}/v1/pets`, {}, { key: await stack.issueKey() });
+    expect([kind, status]).toEqual([kind, kind === 'timeout' ? 504 : 502]);
+    const metrics = await scrape(stack.adminUrl);
+    const failed = metrics.series('gateway_upstream_errors_total').filter(({ value }) => value > 0);
+    expect(failed).toEqual([{ name: 'gateway_upstream_errors_total', labels: { core: CORE_URL, kind }, value: 1 }]);
+    expect([kind, metrics.sum('gateway_upstream_ready', { core: CORE_URL })]).toEqual([kind, ready]);
+  }
+});
+
 test('if one of several cores stops, it is reported as down and the others as up', async () => {
   const port = await freePort();
   const [stops, { url: stays }] = [await ownCore(port), await listeningCore()];
@@ -93,6 +114,9 @@ test('if one of several cores stops, it is reported as down and the others as up
     { origin, state: 'out', reason: expect.stringContaining('ECONNREFUSED') },
     { origin: stays, state: 'up' },
   ]);
+  await eventuallyScraped(stack.adminUrl, (metrics) =>
+    [origin, stays].map((core) => metrics.sum('gateway_upstream_ready', { core })),
+  ).toEqual([0, 1]);
   expect(await findingsOn(stack, `requests to core ${origin}`)).toMatchObject([{ status: 'warning' }]);
 });
 

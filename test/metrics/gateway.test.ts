@@ -114,16 +114,17 @@ test('a request without a decision is counted by reason, and each request is cou
   await redis.flushdb();
 });
 
-test('requests in one event-loop turn are counted as one call', async () => {
+test('requests in one event-loop turn are counted as one call, in cumulative buckets', async () => {
   const connection = await connectedRedis(REDIS_URL);
   const calls = new CallCounts();
   const limiter = new RedisLimiter(connection, { table: DEFAULT_PLANS }, { calls });
   const credential = credentialOf('nobodys-key0', '-');
-  await Promise.all(Array.from({ length: 10 }, () => limiter.decide(credential)));
+  for (const length of [8, 10]) await Promise.all(Array.from({ length }, () => limiter.decide(credential)));
   const [sizes] = calls.families();
   const parts = new Map(sizes?.values.map(({ metricName, labels, value }) => [`${metricName} ${labels.le}`, value]));
   const of = (part: string) => parts.get(`gateway_redis_batch_size_${part}`);
-  expect([of('sum undefined'), of('count undefined'), of('bucket 8'), of('bucket 16')]).toEqual([10, 1, 0, 1]);
+  const buckets = ['4', '8', '16', '+Inf'].map((le) => of(`bucket ${le}`));
+  expect([of('sum undefined'), of('count undefined'), ...buckets]).toEqual([18, 2, 0, 1, 2, 2]);
 });
 
 test('a ban is counted while it is in force, even with the embedded limiter', async () => {

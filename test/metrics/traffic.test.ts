@@ -1,5 +1,7 @@
-import { describe, expect, test } from 'vitest';
-import type { TrafficAnswer } from '../../gateway/operators/api/answers.ts';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import type { DoctorAnswer, TrafficAnswer } from '../../gateway/operators/api/answers.ts';
+import type { KeysOfMinute } from '../../gateway/telemetry/key-watch.ts';
+import { quantile, WatchedTraffic } from '../../gateway/telemetry/state.ts';
 import { idOf } from '../support/api-key.ts';
 import { post, send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -60,4 +62,129 @@ test('GET /traffic returns rejected plan values, however many and however long t
   const { rejected } = (await trafficOf(stack)).planTable;
   expect(rejected).toHaveLength(100);
   expect(Math.max(...rejected.map(({ field }) => field.length))).toBe(100);
+});
+
+const MINUTE_MS = 60_000;
+const START = Date.parse('2026-11-20T12:00:00Z');
+
+type Minutes = { readonly at: string; readonly admitted: number; readonly p50: number | null }[];
+
+/** Starts a stack whose clock the test controls. */
+async function minutesOf() {
+  vi.useFakeTimers({ toFake: ['Date'], now: START });
+  onTestFinished(() => void vi.useRealTimers());
+  const stack = await startStack();
+  const key = await stack.issueKey({ plan: 'pro' });
+  return {
+    moveTo: (minute: number) => vi.setSystemTime(START + minute * MINUTE_MS),
+    ask: () => send(`${stack.gateway}/v1/pets`, { key }),
+    reports: async () => ((await stack.admin('GET', '/traffic/minutes')).json as { minutes: Minutes }).minutes,
+  };
+}
+
+test('each minute has its own counts, and the last hour is kept', async () => {
+  const { moveTo, ask, reports } = await minutesOf();
+  for (let minute = 0; minute < 100; minute++) {
+    moveTo(minute);
+    await reports();
+    for (let request = 0; request < minute % 3; request++) await ask();
+  }
+  const minutes = await reports();
+  expect(minutes.map(({ admitted }) => admitted)).toEqual(Array.from({ length: 61 }, (_, at) => (39 + at) % 3));
+  expect(minutes.map(({ p50 }) => p50 === null)).toEqual(minutes.map(({ admitted }) => admitted === 0));
+  expect([minutes[0]?.at, minutes.at(-1)?.at]).toEqual(['2026-11-20T12:39:00.000Z', '2026-11-20T13:39:00.000Z']);
+});
+
+test('after the clock is set back, no minute is listed twice', async () => {
+  const { moveTo, ask, reports } = await minutesOf();
+  for (const minute of [0, 1, 2, 3, 1, 2]) {
+    moveTo(minute);
+    await reports();
+    await ask();
+  }
+  expect((await reports()).map(({ at, admitted }) => [at.slice(11, 16), admitted])).toEqual([
+    ['12:00', 1],
+    ['12:01', 1],
+    ['12:02', 1],
+  ]);
+});
+
+test('a key banned in several processes is counted once, even if a process reports it late', () => {
+  vi.useFakeTimers({ now: START });
+  onTestFinished(() => void vi.useRealTimers());
+  const [reported, minute] = [[] as KeysOfMinute[], START / MINUTE_MS];
+  const source = { counted: () => [], isLocal: () => false, processes: () => [] };
+  const traffic = new WatchedTraffic({ ...source, banned: () => reported });
+  reported.push({ minute, ids: ['a', 'b'] }, { minute, ids: ['b', 'c'] });
+  expect(traffic.minutes().map(({ bannedKeys }) => bannedKeys)).toEqual([3]);
+  vi.advanceTimersByTime(MINUTE_MS);
+  reported.push({ minute, ids: ['d'] });
+  expect(traffic.minutes().map(({ bannedKeys }) => bannedKeys)).toEqual([4, 0]);
+  traffic.stop();
+});
+
+const BUCKETS = [
+  [0.1, 10],
+  [0.2, 20],
+  [Infinity, 20],
+] as const;
+
+test.for([
+  [[], 0.5, null],
+  [
+    [
+      [0.1, 0],
+      [Infinity, 0],
+    ],
+    0.5,
+    null,
+  ],
+  [BUCKETS, 0.5, 100],
+  [BUCKETS, 0.75, 150],
+  [
+    [
+      [0.1, 10],
+      [Infinity, 20],
+    ],
+    0.99,
+    100,
+  ],
+] as const)('quantiles are computed as in Prometheus: for %j, the quantile %d is %d', ([buckets, share, expected]) => {
+  expect(quantile(buckets, share)).toBe(expected);
+});
+
+test('the admin API returns the minutes of this gateway and the usage of a key', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey({ minute: 2, day: 10 });
+  for (let sent = 0; sent < 3; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+  const banned = await stack.issueKey();
+  await stack.admin('PUT', `/keys/${idOf(banned)}/ban`, { seconds: 60, reason: 'a test' });
+  await send(`${stack.gateway}/v1/pets`, { key: banned });
+  const { minutes } = (await stack.admin('GET', '/traffic/minutes')).json as { minutes: Record<string, number>[] };
+  const sum = (member: string) => minutes.reduce((total, minute) => total + (minute[member] ?? 0), 0);
+  expect(['admitted', 'refused', 'banned', 'bannedKeys', 'serverErrors'].map(sum)).toEqual([2, 1, 1, 1, 0]);
+  expect(Math.max(...minutes.map(({ p99 }) => p99 ?? 0))).toBeGreaterThan(0);
+
+  const usage = (await stack.admin('GET', `/keys/${idOf(key)}/usage`)).json as Record<string, Record<string, number>[]>;
+  for (const member of ['minutes', 'days']) {
+    const counts = usage[member] ?? [];
+    expect(counts.reduce((total, { admitted = 0, refused = 0 }) => total + admitted + refused, 0)).toBe(3);
+  }
+  expect(usage.days).toMatchObject([{ at: expect.stringMatching(/^\d{4}-\d\d-\d\d$/), admitted: 2, refused: 1 }]);
+  expect((await stack.admin('GET', '/keys/000000000000/usage')).status).toBe(404);
+});
+
+test('a fault found by the doctor has the time of the first check that found it', async () => {
+  const stack = await startStack();
+  await stack.admin('PATCH', '/plans/pro', { mode: 'shadow' });
+  const sinceOf = async () => {
+    const { findings } = (await stack.admin('GET', '/doctor')).json as DoctorAnswer;
+    expect(findings.every(({ status, since }) => (status === 'good') === (since === undefined))).toBe(true);
+    return findings.find(({ about, status }) => about === 'plan table' && status === 'warning')?.since;
+  };
+  const first = await sinceOf();
+  expect(Date.parse(first ?? '')).toBeGreaterThan(Date.now() - 10_000);
+  expect(await sinceOf()).toBe(first);
+  await stack.admin('PATCH', '/plans/pro', { mode: 'enforce' });
+  expect(await sinceOf()).toBeUndefined();
 });

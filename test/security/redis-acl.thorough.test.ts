@@ -4,18 +4,12 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { connect } from '../../gateway/stores/redis/connection.ts';
-import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
-import { readableLog } from '../support/log.ts';
 import { ROOT } from '../support/process.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
 import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';
-import { auditEntry, idOfKey, issuing, revoking } from '../support/redis-storage.ts';
-import { targetOf } from '../support/redis-target.ts';
 import { installUsers, passwordOf, refusals, startRedisWithUsers, USERS, urlOf } from '../support/redis-users.ts';
 import { replicated } from '../support/replicated.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
@@ -44,6 +38,8 @@ async function useAll(stack: Stack, deliveries: () => readonly string[]): Promis
   expect((await stack.admin('GET', '/keys')).json).toMatchObject({ total: 6 });
   await expect.poll(() => deliveries().length).toBe(6);
   await operate(stack, idOf(keys[1] as string));
+  await expect.poll(async () => (await ask(stack, keys[1] as string)).status).toBe(200);
+  expect((await stack.admin('GET', '/doctor')).status).toBe(200);
   const id = idOf(keys[0] as string);
   expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
   // A ban is cached for a second.
@@ -70,6 +66,7 @@ async function operate(stack: Stack, id: string | undefined): Promise<void> {
     [201, 'POST', `/keys/${id}/rotate`, { graceSeconds: 60 }],
     [200, 'PUT', `/keys/${id}/ban`, { seconds: 60, reason: 'test' }],
     [200, 'DELETE', `/keys/${id}/ban`],
+    [200, 'POST', `/keys/${id}/reset`, { reason: 'test' }],
     [200, 'GET', '/bans'],
     [200, 'GET', '/usage'],
     [200, 'POST', '/plans/free/try', { minute: 5 }],
@@ -106,40 +103,6 @@ test('the gateway’s user may run all commands that the gateway needs on a clus
   );
   for (const { redis } of cluster.nodes) expect(await refusals(redis)).toEqual([]);
 });
-
-async function ownNode() {
-  const { url } = await ownRedis();
-  return { url, redis: connectionTo(url) };
-}
-
-test.for([false, true])(
-  'the gateway’s user may run all commands of the storage, on a cluster: %s',
-  async (isCluster) => {
-    const nodes = isCluster ? (await startRedisCluster()).nodes : [await ownNode()];
-    for (const node of nodes) await installUsers(node.redis);
-    const urls = nodes.map(({ url }) => urlOf('gateway', url)).join(',');
-    const redis = await connect(targetOf(isCluster ? 'cluster' : 'single', urls), readableLog().logger);
-    cleanUp(() => redis.disconnect());
-    const storage = new RedisStorage(redis, { leftBehindMs: 0 });
-    await expect.poll(() => storage.isEmpty().catch(() => undefined)).toBe(true);
-    const id = idOfKey(1);
-    expect(await storage.change(issuing(id))).toBe(true);
-    await redis.zrem('gateway:keys', id);
-    expect([await storage.unlistedKeys(), await storage.relistKeys()]).toEqual([[id], 1]);
-    for (const newestFirst of [false, true]) {
-      for (const offset of [undefined, 0])
-        expect(await storage.listKeys({ limit: 9, offset, newestFirst, withRevoked: true })).toHaveLength(1);
-    }
-    expect(await storage.change(revoking(id))).toBe(true);
-    await redis.sadd('gateway:outboxes', `x ${id}`);
-    await storage.moveOutboxes();
-    await storage.change({ parts: [], entries: [auditEntry(id)] });
-    const part = { record: 'plans:kept', exists: false, set: { a: '1' } } as const;
-    expect(await storage.change({ parts: [{ record: 'plans', set: { a: '1' } }, part], entries: [] })).toBe(true);
-    expect(await storage.tail('audit', { count: 9 })).toHaveLength(3);
-    for (const node of nodes) expect(await refusals(node.redis)).toEqual([]);
-  },
-);
 
 test('the users of sentinels and replicas have all permissions that a failover needs', async () => {
   const watched = await startSentinels();

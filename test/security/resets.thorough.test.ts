@@ -10,8 +10,9 @@ import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 
 /** Clients reset connections at any moment. An unhandled error event would stop the process. */
 
-const ROUNDS = 60;
+const ROUNDS = 30;
 const WEB_SOCKET = 'Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\n';
+const HANDSHAKE = `${WEB_SOCKET}Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n`;
 
 /** Streams after which the server closes the connection in different ways, or keeps it open. */
 const streamsOf = (key: string): readonly string[] => {
@@ -22,7 +23,8 @@ const streamsOf = (key: string): readonly string[] => {
     '\u0016\u0003\u0001',
     'GET /v1/pets HTTP/1.1\r\nHost: a',
     `GET /v1/pets HTTP/1.1\r\n${head}\r\n`.repeat(40),
-    `GET /v1/pets HTTP/1.1\r\n${head}${WEB_SOCKET}Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`,
+    `GET /v1/pets HTTP/1.1\r\n${head}${HANDSHAKE}\r\n`,
+    `GET /v1/store/orders HTTP/1.1\r\n${head}${HANDSHAKE}Content-Length: 5\r\n\r\nab`,
     `GET /v1/store/orders HTTP/1.1\r\n${head}${WEB_SOCKET}\r\n`,
     `POST /v1/pets HTTP/1.1\r\n${head}Content-Length: 100000\r\n\r\n${'x'.repeat(1_000)}`,
     `POST /v1/pets HTTP/1.1\r\n${head}Content-Type: application/json\r\nContent-Length: 90\r\n\r\n{`,

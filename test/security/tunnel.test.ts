@@ -1,7 +1,4 @@
-import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
-import net from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
 import { idOf } from '../support/api-key.ts';
@@ -144,20 +141,6 @@ test.for([
   expect(answer).toMatch(/^HTTP\/1\.1 400 .*"code":"invalid_request"/s);
   expect(answer.match(/HTTP\/1\.1/g)).toHaveLength(1);
   expect(core.handshakes.length + core.requests.length).toBe(0);
-});
-
-test('a client that resets its connection during the body of a handshake does no harm', async () => {
-  const key = await stack.issueKey();
-  for (const afterMs of [0, 0, 1, 2, 5]) {
-    const client = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1').on('error', () => {});
-    const closed = once(client, 'close');
-    client.write(`${headOf(key, { 'Content-Length': '5' })}ab`);
-    await once(client, afterMs > 0 ? 'data' : 'connect');
-    await sleep(afterMs);
-    client.resetAndDestroy();
-    await closed;
-  }
-  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
 });
 
 test.for([

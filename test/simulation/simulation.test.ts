@@ -9,12 +9,13 @@ import { shortest } from './shortest.ts';
 
 const { redis } = await emptyDatabase();
 
-// The full tests run these seeds in simulation.thorough.test.ts.
-test.runIf(thoroughly(0, 1))(`${QUICK_SEEDS} simulated seeds violate no invariant`, async () => {
-  const { violations, local } = await simulateSeeds({ redis });
+const SEEDS = thoroughly(150, QUICK_SEEDS);
+
+test(`${SEEDS} simulated seeds violate no invariant`, { timeout: 600_000 }, async () => {
+  const { violations, local } = await simulateSeeds({ redis }, SEEDS);
   expect(violations).toEqual([]);
   // The faults must cause enough local decisions.
-  expect(local).toBeGreaterThan(500);
+  expect(local).toBeGreaterThan(10 * SEEDS);
 });
 
 test('a seed always produces the same history', async () => {

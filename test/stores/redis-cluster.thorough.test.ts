@@ -29,10 +29,9 @@ const storage = new RedisStorage(redis);
 let keys = 0;
 const newKey = (): string => idOfKey(++keys);
 
-const actionsOn = async (id: string): Promise<string[]> => {
-  const entries = await storage.tail('audit', { count: 10_000 });
-  return entries.filter(([, { target }]) => target === id).map(([, { action }]) => action as string);
-};
+const auditLog = () => storage.tail('audit', { count: 10_000 });
+const actionsOn = async (id: string, log = auditLog()): Promise<string[]> =>
+  (await log).filter(([, { target }]) => target === id).map(([, { action }]) => action as string);
 
 const renaming = (id: string): Change => ({
   parts: [{ record: `key:${id}`, exists: true, expect: { name: undefined }, set: { name: 'new' } }],
@@ -43,20 +42,6 @@ const left = async (id: string) => [
   await redis.smembers('gateway:outboxes'),
   await redis.exists(`gateway:outbox:{${id}}`),
 ];
-
-test('on a cluster, the audit entries of a change are in the audit log when it is acknowledged, and not in an outbox', async () => {
-  for (let at = 0; at < 8; at++) {
-    const id = newKey();
-    for (const change of [issuing(id), renaming(id), revoking(id)]) expect(await storage.change(change)).toBe(true);
-    expect(await storage.change(renaming(id))).toBe(false);
-    expect(await actionsOn(id)).toEqual(['key.revoke', 'ban.lift', 'key.change', 'key.create']);
-    expect(await storage.read(`revoked:${id}`)).toMatchObject({ revoked: '1', plan: 'free' });
-    expect(await left(id)).toEqual([[], 0]);
-  }
-  expect([await storage.countKeys(), (await storage.listKeys({ limit: 99, withRevoked: true })).length]).toEqual([
-    0, 8,
-  ]);
-});
 
 /**
  * Opens a storage whose gateway is killed at its nth call to Redis: before the call, or after it but before its reply.
@@ -74,15 +59,16 @@ async function dying(calls: number, isSent: boolean) {
   return { storage: new RedisStorage(connection), isDead: () => isDead, close: () => connection.disconnect() };
 }
 
+const others = await Promise.all([connected(), connected()]);
+const survivors = others.map((one) => new RedisStorage(one, { leftBehindMs: 100 }));
+
 /** Lets other gateways finish the interrupted changes until none is left. */
 async function takeOver(): Promise<void> {
-  const others = await Promise.all([connected(), connected()]);
-  const survivors = others.map((one) => new RedisStorage(one, { leftBehindMs: 100 }));
+  await Promise.all(others.map(allReady));
   while ((await redis.scard('gateway:outboxes')) > 0) {
     await Promise.all(survivors.map((one) => one.moveOutboxes()));
     await sleep(50);
   }
-  for (const one of others) one.disconnect();
 }
 
 const CHANGES: [what: string, of: (id: string) => Change, actions: string[]][] = [
@@ -156,7 +142,7 @@ test('a change that other gateways take over at the same time is made with its a
   const moving = (async () => {
     while (!isDone) await hasty.moveOutboxes();
   })();
-  const tokens = Array.from({ length: 300 }, (_, at) => `t${at}`);
+  const tokens = Array.from({ length: 150 }, (_, at) => `t${at}`);
   const made = await Promise.all(
     tokens.map((id, at) => {
       const parts: Change['parts'] = [{ record: at % 2 ? 'tokens' : 'plans', set: { [id]: 'x' } }];
@@ -169,8 +155,9 @@ test('a change that other gateways take over at the same time is made with its a
   isDone = true;
   await moving;
   await takeOver();
+  const log = auditLog();
   for (const [at, id] of tokens.entries())
-    expect([id, await actionsOn(id)]).toEqual([id, made[at] ? ['key.change'] : []]);
+    expect([id, await actionsOn(id, log)]).toEqual([id, made[at] ? ['key.change'] : []]);
   expect(made.filter(Boolean).length).toBeGreaterThan(0);
   await redis.del('gateway:plans');
   await redis.del('gateway:tokens');

@@ -7,7 +7,7 @@ import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-const KILLS = thoroughly(100, 20);
+const KILLS = thoroughly(30, 15);
 const WRITER = 'test/support/sqlite-writer.ts';
 const STEPS = ['create', 'update', 'ban', 'revoke'];
 

@@ -34,12 +34,17 @@ export type AlertWatch = ReturnType<typeof watchAlerts>;
 
 /** Polls the firing alerts continuously, so that even a short one is noticed. */
 export function watchAlerts(prometheus: Prometheus) {
-  const watchers = new Set<(firing: readonly Labels[]) => void>();
+  const watchers = new Set<() => void>();
+  let firing: readonly Labels[] = [];
+  /** All alerts so far, with the time at which they last fired. */
+  const fired = new Map<string, { readonly labels: Labels; readonly at: number }>();
+  const begun = performance.now();
   let running = true;
   const look = async () => {
     const { alerts } = (await prometheus.api('/alerts')) as { alerts: { labels: Labels; state: string }[] };
-    const firing = alerts.filter(({ state }) => state === 'firing').map(({ labels }) => labels);
-    for (const notify of watchers) notify(firing);
+    firing = alerts.filter(({ state }) => state === 'firing').map(({ labels }) => labels);
+    for (const labels of firing) fired.set(JSON.stringify(labels), { labels, at: performance.now() });
+    for (const notify of watchers) notify();
   };
   void (async () => {
     for (; running; await sleep(LOOK_EVERY_MS)) await look().catch(() => {});
@@ -48,10 +53,10 @@ export function watchAlerts(prometheus: Prometheus) {
     running = false;
   });
 
-  function until(isReached: (firing: readonly Labels[]) => boolean, failed: string): Promise<void> {
+  function until(isReached: () => boolean, failed: string): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const timer = setTimeout(() => reject(new Error(failed)), LONGEST_MS);
-    const watch = (firing: readonly Labels[]) => isReached(firing) && resolve();
+    const watch = () => isReached() && resolve();
     watchers.add(watch);
     return promise.finally(() => {
       clearTimeout(timer);
@@ -60,16 +65,13 @@ export function watchAlerts(prometheus: Prometheus) {
   }
   return {
     /** Resolves once the alert fires. @throws {Error} if it does not fire within a minute and a half */
-    fires: (alert: AlertOf) => until((firing) => firing.some(isOf(alert)), 'the alert does not fire'),
+    fires: (alert: AlertOf) => until(() => firing.some(isOf(alert)), 'the alert does not fire'),
     /**
      * Resolves once the alert has been quiet for a while. @throws {Error} if it still fires after a minute and a half
      */
     isQuiet(alert: AlertOf) {
-      let since = performance.now();
-      return until((firing) => {
-        if (firing.some(isOf(alert))) since = performance.now();
-        return performance.now() - since >= QUIET_MS;
-      }, 'the alert keeps firing');
+      const times = () => [...fired.values()].filter(({ labels }) => isOf(alert)(labels)).map(({ at }) => at);
+      return until(() => performance.now() - Math.max(begun, ...times()) >= QUIET_MS, 'the alert keeps firing');
     },
   };
 }

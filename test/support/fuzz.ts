@@ -5,7 +5,7 @@ import { thoroughly } from './thorough.ts';
  * How long each fuzzer runs, and its seed. Locally the seed is fixed, in CI it is random. Both can be set, to search
  * longer or to reproduce a fault.
  */
-export const FUZZ_SECONDS = Number(process.env.FUZZ_SECONDS ?? thoroughly(30, 3));
+export const FUZZ_SECONDS = Number(process.env.FUZZ_SECONDS ?? thoroughly(10, 3));
 export const FUZZ_SEED = Number(process.env.FUZZ_SEED ?? thoroughly(Math.floor(Math.random() * 2 ** 31), 1));
 
 /** A number from 0 up to, but not including, `below`. The sequence is fixed by the seed. */

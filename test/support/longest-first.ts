@@ -2,12 +2,10 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** The files that take half a minute or more. A fresh checkout has no durations of earlier runs, hence this list. */
 const LONGEST = [
-  'simulation/simulation.thorough',
+  'simulation/simulation',
   'faults/rolling-restarts',
   'examples/shared-key',
   'browser/reference.thorough',
-  'stores/sqlite-kills',
-  'core/restarts',
   'limiter/refusals-in-real-time',
   'faults/primary',
   'browser/console-access',
@@ -17,9 +15,8 @@ const LONGEST = [
   'gateway/log-reader',
   'faults/workers.thorough',
   'gateway/oldest-node',
-  'security/bytes.fuzz',
+  'gateway/one-at-a-time',
   'stores/redis-cluster',
-  'security/requests.fuzz',
 ];
 
 /** Runs the longest files of each project first. A long file that starts last would run while other CPUs are idle. */

@@ -9,12 +9,12 @@ export const NAMED_FUNCTIONS = '--perf-basic-prof --interpreted-frames-native-st
 
 const PER_SECOND = 997;
 
-export interface Frame {
+interface Frame {
   readonly isKernel: boolean;
   readonly symbol: string;
 }
 
-export interface Stack {
+interface Stack {
   readonly thread: string;
   /** Innermost first. */
   readonly frames: readonly Frame[];
@@ -36,7 +36,7 @@ export async function sampleParts(pid: number, seconds: number): Promise<Map<str
 }
 
 /** Reads one sample of `perf script`: the thread, then a line with address and symbol for each frame. */
-export function readStack(sample: string): Stack | undefined {
+function readStack(sample: string): Stack | undefined {
   const [thread = '', ...lines] = sample.trim().split('\n');
   if (lines.length === 0) return undefined;
   const frames = lines.map((line) => {
@@ -64,7 +64,7 @@ const SCRIPTS: readonly (readonly [part: string, script: RegExp])[] = [
 const OTHER_OF_NODE = 'other JavaScript of Node';
 
 /** The part of the work that a stack belongs to: by its kernel function, otherwise by its innermost script. */
-export function partOf({ thread, frames }: Stack): string {
+function partOf({ thread, frames }: Stack): string {
   if (thread.includes('V8')) return 'garbage collection and compilation, other threads';
   if (thread.includes('uv')) return 'log writing, other threads';
   const scripts = frames.map(({ symbol }) => scriptOf(symbol));

@@ -9,8 +9,7 @@ import { issueKeys, issueListedKeys } from '../setup/keys.ts';
 import { startRedis } from '../setup/stage.ts';
 import { type Measured, measureRow, type Shared } from './measure.ts';
 import { ALONE, ROWS, type Row } from './rows.ts';
-import { type Judged, tableOf } from './table.ts';
-import { faultsOf, LATE } from './verdict.ts';
+import { faultsOf, type Judged, LATE, tableOf } from './verdict.ts';
 
 /**
  * Runs a healthy client at 200 requests per second beside each hostile neighbour in turn. Exits with 1 if a row fails.

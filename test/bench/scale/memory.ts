@@ -6,8 +6,7 @@ import { runWrk } from '../load/load.ts';
 import { startNode } from '../machine/processes.ts';
 import { installPrograms } from '../machine/programs.ts';
 import { describeMachine, usageOf, withChildren } from '../machine/usage.ts';
-import { connectTo } from '../setup/connection.ts';
-import { startGateway } from '../setup/gateway.ts';
+import { connectTo, startGateway } from '../setup/gateway.ts';
 import { issueKeys } from '../setup/keys.ts';
 import { setStage } from '../setup/stage.ts';
 
