@@ -9,8 +9,6 @@ import { type Cell, colour, type Facts, linesOf, type Style, table, timeText } f
 
 /** Finds the key that a command is about, and describes keys. */
 
-export const KEY = 'the id of the key, as shown by `keys list`, or its full name';
-
 export const pathTo = async (session: Session, given: string): Promise<string> =>
   pathOf((await findKey(session, given)).id);
 

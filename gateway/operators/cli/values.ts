@@ -53,9 +53,6 @@ export const TAG_FILTER = [
   'limit to keys with this tag; if repeated, keys must have all of the tags',
 ] as const;
 
-/** The option --reason. The session sends it with each change. */
-export const REASON = ['--reason <text>', 'the reason; recorded in the audit log'] as const;
-
 /** Collects tag names. @throws {InvalidArgumentError} for anything else */
 export function tagName(text: string, before: readonly string[] = []): string[] {
   if (!TAG_NAME.test(text)) throw new InvalidArgumentError(`It must be the name of a tag: ${TAG_NAME_RULE}.`);

@@ -17,8 +17,7 @@ const SHOWN = 50;
 
 export function add(program: Command, session: Session): void {
   program
-    .command('activity')
-    .description('show the audit log: who changed keys, bans, plans and tokens, when and why')
+    .sub('activity', 'show the audit log: who changed keys, bans, plans and tokens, when and why')
     .option('--actor <name>', 'only entries by this person or program')
     .addOption(new Option('--action <action>', 'only entries with this action').choices(ACTIONS))
     .option('--target <key>', 'only entries about this key (by its id or name), plan or token')

@@ -29,8 +29,7 @@ interface RequestOptions extends Readonly<Partial<Record<'tag' | 'status' | 'cod
 
 export function add(program: Command, session: Session): void {
   const requests = program
-    .command('requests')
-    .description('list the last requests on all gateways, and explain their responses')
+    .sub('requests', 'list the last requests on all gateways, and explain their responses')
     .option('--key <key>', 'only requests with this key, by its id or full name')
     .option(...TAG_FILTER, wantedTag)
     .option('--status <status>', 'only requests with this status, such as 429, or this class, such as 4xx')

@@ -19,8 +19,7 @@ const WIDTHS: readonly number[] = [10, 12, 10, 12, 12, 24];
 /** Adds `usage`, which exports the usage of keys by day, for bills and reports. Each page is written as it arrives. */
 export function add(program: Command, session: Session): void {
   program
-    .command('usage')
-    .description('export the usage of every key, by day')
+    .sub('usage', 'export the usage of every key, by day')
     .option('--from <date>', 'first day, such as 2026-11-01; default: the oldest day that is kept')
     .option('--to <date>', 'last day; default: today')
     .option(...TAG_FILTER, wantedTag)
