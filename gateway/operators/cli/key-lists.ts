@@ -220,16 +220,15 @@ Examples:
 
 function describeDecisions(decisions: readonly DecisionReport[]): string {
   if (decisions.length === 0) return 'This gateway remembers no decision on this key.';
-  const rows = decisions.map((decision) => [
-    decision.at && preciseTimeText(decision.at),
-    decision.shadow === undefined ? decision.outcome : 'shadow refusal',
-    decision.refusedBy?.join(', ') ?? '-',
-    change(decision.buckets?.minute),
-    change(decision.buckets?.day),
-    decision.mode ?? '-',
-    decision.requestId,
+  return table(decisions, [
+    ['at', ({ at }) => at && preciseTimeText(at)],
+    ['outcome', ({ shadow, outcome }) => (shadow === undefined ? outcome : 'shadow refusal')],
+    ['refused by', ({ refusedBy }) => refusedBy?.join(', ') ?? '-'],
+    ['minute', ({ buckets }) => change(buckets?.minute)],
+    ['day', ({ buckets }) => change(buckets?.day)],
+    ['mode', ({ mode = '-' }) => mode],
+    ['request', ({ requestId }) => requestId],
   ]);
-  return table(['at', 'outcome', 'refused by', 'minute', 'day', 'mode', 'request'], rows);
 }
 
 function describeDecision(decision: DecisionReport): string {

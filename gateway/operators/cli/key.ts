@@ -5,7 +5,7 @@ import { banInWords, type RunningBan, searchText, tooSmallInWords } from '../cli
 import { AdminError } from './admin-client.ts';
 import { type Found, findNamed, type Kind } from './named.ts';
 import type { Session } from './session.ts';
-import { type Cell, colour, type Facts, linesOf, type Style, table, timeText } from './text.ts';
+import { type Column, colour, type Facts, LAST_USED, linesOf, type Style, table, timeText } from './text.ts';
 
 /** Finds the key that a command is about, and describes keys. */
 
@@ -16,7 +16,7 @@ const KIND: Kind<KeyView> = {
   noun: 'key',
   isId: isKeyId,
   columns: [
-    ['plan', ({ plan }) => plan],
+    'plan',
     ['state', (key) => banNote(key) ?? key.state],
     ['created', ({ createdAt }) => timeText(createdAt, process.stderr)],
     ['last used', ({ lastUsedAt }) => (lastUsedAt === undefined ? 'never' : timeText(lastUsedAt, process.stderr))],
@@ -62,32 +62,19 @@ const paintState = (text: string, column: string): string =>
   column === 'state' ? colour(STATES[text.trim()] ?? 'yellow', text) : text;
 
 type Listed = KeyView & Partial<Pick<LoudKey, 'recent'> & Pick<FoundKey, 'foundBy'>>;
-type Column = readonly [title: string, cell: (key: Listed) => Cell];
 
-const COMMON: readonly Column[] = [
-  ['id', ({ id }) => id],
-  ['name', ({ name }) => name],
-  ['plan', ({ plan }) => plan],
-  ['state', ({ state }) => state],
-];
-const COUNTS: readonly Column[] = [
-  ['admitted', ({ admitted }) => admitted],
-  ['refused', ({ refused }) => refused],
-  ['created', ({ createdAt }) => timeText(createdAt)],
-];
+const COUNTS: readonly Column<Listed>[] = ['admitted', 'refused', ['created', ({ createdAt }) => timeText(createdAt)]];
+
 const tableOf =
-  (...columns: readonly Column[]) =>
+  (...columns: readonly Column<Listed>[]) =>
   (keys: readonly Listed[]): string => {
     const noteOf = (key: Listed) => banNote(key) ?? (key.tooSmall ? tooSmallInWords(key.waitSeconds) : undefined);
-    const shown: readonly Column[] = [...COMMON, ...columns, ['?note', noteOf]];
-    const titles = shown.map(([title]) => title);
-    const rows = keys.map((key) => shown.map(([, cell]) => cell(key)));
-    return table(titles, rows, paintState);
+    return table(keys, ['id', 'name', 'plan', 'state', ...columns, ['?note', noteOf]], paintState);
   };
 
 export const describeKeys = tableOf(
-  ['minute', ({ minute }) => minute],
-  ['day', ({ day }) => day],
+  'minute',
+  'day',
   ...COUNTS,
   ['expires', ({ expiresAt }) => expiresAt && timeText(expiresAt)],
   ['?tags', ({ tags }) => writeTags(tags)],
@@ -101,10 +88,7 @@ export const describeTop = tableOf(
   ['day used', ({ buckets }) => buckets && percent(buckets.day)],
 );
 
-export const describeIdle = tableOf(...COUNTS, [
-  'last used',
-  ({ lastUsedAt }) => (lastUsedAt === undefined ? 'never' : timeText(lastUsedAt)),
-]);
+export const describeIdle = tableOf(...COUNTS, LAST_USED);
 
 export const describeNear = tableOf(
   ['day', ({ buckets }) => buckets?.day.limit],
@@ -119,14 +103,8 @@ export const banNote = (ban: RunningBan | undefined): string | undefined =>
 const percent = ({ used, limit }: BucketView): string => `${Math.floor((used / limit) * 100)} %`;
 
 export function describeBans(views: readonly KeySummary[]): string {
-  const rows = views.map((key) => [
-    key.id,
-    key.name,
-    key.plan,
-    banInWords(key, timeText(key.bannedUntil ?? '')),
-    key.banReason ?? '-',
-  ]);
-  return table(['id', 'name', 'plan', 'banned until', 'reason'], rows);
+  const until = (key: KeySummary) => banInWords(key, timeText(key.bannedUntil ?? ''));
+  return table(views, ['id', 'name', 'plan', ['banned until', until], ['reason', ({ banReason = '-' }) => banReason]]);
 }
 
 export function describeKey(key: KeyView): string {
@@ -151,12 +129,7 @@ export function describeKey(key: KeyView): string {
   ];
   const lines = linesOf(facts, paintState);
   if (buckets === undefined) return lines;
-  const rows = Object.entries(buckets).map(([name, { limit, used, remaining, fullAt }]) => [
-    name,
-    limit,
-    used,
-    remaining,
-    fullAt === undefined ? 'now' : timeText(fullAt),
-  ]);
-  return `${lines}\n\n${table(['bucket', 'limit', 'used', 'left', 'full again'], rows)}`;
+  const rows = Object.entries(buckets).map(([bucket, state]) => ({ bucket, ...state }));
+  const full: Column<BucketView> = ['full again', ({ fullAt }) => (fullAt === undefined ? 'now' : timeText(fullAt))];
+  return `${lines}\n\n${table(rows, ['bucket', 'limit', 'used', ['left', ({ remaining }) => remaining], full])}`;
 }

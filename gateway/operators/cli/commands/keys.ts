@@ -9,7 +9,7 @@ import { describeKey, describeKeys, findKey, pathOf, pathTo } from '../key.ts';
 import { addExplain, addFind, addKeyLists } from '../key-lists.ts';
 import { type Found, findNamed, findToConfirm, isShortId, type Kind } from '../named.ts';
 import type { Session } from '../session.ts';
-import { table, timeText } from '../text.ts';
+import { type Column, LAST_USED, table, timeText } from '../text.ts';
 import { lengthText, limit, limitOrNone, orNull, seconds, tag, tagName, time } from '../values.ts';
 
 export function add(program: Command, session: Session): void {
@@ -192,11 +192,13 @@ const showKey = (session: Session, key: KeyView): void => session.print(key, () 
 const showWholeKey = (session: Session, key: IssuedKey): void =>
   session.print(key, () => `${describeKeys([key])}\n\nThe key, shown only once:\n${key.key}`);
 
+const SCOPE: Column<SecretView> = ['scope', ({ scope }) => scope.join(', ')];
+
 const KIND: Kind<SecretView> = {
   noun: 'secret',
   isId: isShortId,
   columns: [
-    ['scope', ({ scope }) => scope.join(', ')],
+    SCOPE,
     ['created', ({ createdAt }) => timeText(createdAt, process.stderr)],
     ['expires', ({ expiresAt }) => expiresAt && timeText(expiresAt, process.stderr)],
   ],
@@ -271,16 +273,15 @@ const withBounds = (command: Command): Command =>
 const bodyOf = ({ expires, ...about }: About) => ({ ...about, expiresAt: expires === 'never' ? null : expires });
 
 function describeSecrets(secrets: readonly SecretView[]): string {
-  const rows = secrets.map((secret) => [
-    secret.id,
-    secret.name,
-    secret.scope.join(', '),
-    secret.networks.join(', ') || 'anywhere',
-    timeText(secret.createdAt),
-    secret.unreadable
-      ? `cannot be read: ${secret.unreadable.join(', ')}`
-      : secret.expiresAt && timeText(secret.expiresAt),
-    secret.lastUsedAt === undefined ? 'never' : timeText(secret.lastUsedAt),
+  const expiry = ({ unreadable, expiresAt }: SecretView) =>
+    unreadable ? `cannot be read: ${unreadable.join(', ')}` : expiresAt && timeText(expiresAt);
+  return table(secrets, [
+    ['secret', ({ id }) => id],
+    'name',
+    SCOPE,
+    ['networks', ({ networks }) => networks.join(', ') || 'anywhere'],
+    ['created', ({ createdAt }) => timeText(createdAt)],
+    ['expires', expiry],
+    LAST_USED,
   ]);
-  return table(['secret', 'name', 'scope', 'networks', 'created', 'expires', 'last used'], rows);
 }

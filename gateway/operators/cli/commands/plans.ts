@@ -28,7 +28,7 @@ import {
   withGiven,
 } from '../plan-file.ts';
 import { EXIT, endWith, operator, type Session } from '../session.ts';
-import { harmless, table, timeText } from '../text.ts';
+import { type Column, harmless, table, timeText } from '../text.ts';
 import { limit, orNull, planNumber } from '../values.ts';
 
 export function add(program: Command, session: Session): void {
@@ -228,6 +228,7 @@ function describe(plan: string, { keys, requests, affected }: TrialAnswer): stri
   const total = affected.reduce((sum, { wouldRefuse }) => sum + wouldRefuse, 0);
   const summary = `In the last hour, at least ${total} of ${requests} requests would have been refused, from at least ${affected.length} of ${keys} keys on the ${plan} plan.`;
   if (affected.length === 0) return summary;
-  const rows = affected.map((key) => [key.id, key.requests, key.refused, key.wouldRefuse, key.name, banNote(key.ban)]);
-  return `${table(['id', 'requests', 'refused', 'would refuse', 'name', '?note'], rows)}\n\n${summary}`;
+  const would: Column<(typeof affected)[number]> = ['would refuse', ({ wouldRefuse }) => wouldRefuse];
+  const list = table(affected, ['id', 'requests', 'refused', would, 'name', ['?note', ({ ban }) => banNote(ban)]]);
+  return `${list}\n\n${summary}`;
 }

@@ -7,7 +7,7 @@ import { AdminError } from '../admin-client.ts';
 import type { Command } from '../command.ts';
 import { banNote, findKey } from '../key.ts';
 import type { Session } from '../session.ts';
-import { type Cell, colour, harmless, linesOf, preciseTimeText, table, withTimeTexts } from '../text.ts';
+import { type Column, colour, harmless, linesOf, preciseTimeText, table, withTimeTexts } from '../text.ts';
 import { count, seconds, TAG_FILTER, time, wantedTag } from '../values.ts';
 
 const SHOWN = 50;
@@ -132,18 +132,16 @@ function moment(text: string): string {
   }
 }
 
-const HEAD = ['at', 'status', 'outcome', 'code', 'ms', 'key', 'name', 'request', 'id'] as const;
-
-const cellsOf = (request: RequestView): Cell[] => [
-  preciseTimeText(request.at),
-  request.status === undefined ? '-' : String(request.status),
-  outcomeOf(request),
-  request.code,
-  request.status === undefined ? undefined : String(Math.round(request.durationMs)),
-  request.keyId,
-  request.keyName,
-  `${request.method} ${request.path}`,
-  request.requestId,
+const COLUMNS: readonly (readonly [title: string, cell: (request: RequestView) => string | undefined])[] = [
+  ['at', ({ at }) => preciseTimeText(at)],
+  ['status', ({ status = '-' }) => String(status)],
+  ['outcome', outcomeOf],
+  ['code', ({ code }) => code],
+  ['ms', ({ status, durationMs }) => (status === undefined ? undefined : String(Math.round(durationMs)))],
+  ['key', ({ keyId }) => keyId],
+  ['name', ({ keyName }) => keyName],
+  ['request', ({ method, path }) => `${method} ${path}`],
+  ['id', ({ requestId }) => requestId],
 ];
 
 function outcomeOf({ status, outcome, decision }: RequestView): string {
@@ -152,9 +150,12 @@ function outcomeOf({ status, outcome, decision }: RequestView): string {
 }
 
 function describeRequests(requests: readonly RequestView[], hasReasons: boolean): string {
-  const head = [...HEAD, '?more', '?note'];
-  const rows = requests.map((one) => [...cellsOf(one), one.repeated || undefined, banNote(one.keyBan)]);
-  const [first = '', ...lines] = table(head, rows, paintStatus).split('\n');
+  const columns: readonly Column<RequestView>[] = [
+    ...COLUMNS,
+    ['?more', ({ repeated }) => repeated || undefined],
+    ['?note', ({ keyBan }) => banNote(keyBan)],
+  ];
+  const [first = '', ...lines] = table(requests, columns, paintStatus).split('\n');
   return [first, ...lines.flatMap((line, at) => [line, ...(hasReasons ? reasonsOf(requests[at]) : [])])].join('\n');
 }
 
@@ -295,20 +296,22 @@ const identityOf = ({ requestId, at, gateway }: RequestView): string =>
 
 /** Columns only widen, because lines that are already printed cannot be realigned. */
 function asLines(session: Session, hasReasons: boolean): (request: RequestView) => void {
-  const widths: number[] = HEAD.map(({ length }) => length);
+  const titles = COLUMNS.map(([title]) => title);
+  const widths: number[] = [];
   const line = (cells: readonly string[]) => {
     const padded = cells.map((cell, at) => {
       widths[at] = Math.max(widths[at] ?? 0, cell.length);
-      return paintStatus(cell.padEnd(widths[at]), HEAD[at] ?? '');
+      return paintStatus(cell.padEnd(widths[at]), titles[at] ?? '');
     });
     session.write(`${padded.join('  ').trimEnd()}\n`);
   };
-  let isFirst = true;
   return (request) => {
-    if (isFirst) widths[0] = String(cellsOf(request)[0]).length;
-    if (isFirst) line(HEAD);
-    isFirst = false;
-    line(cellsOf(request).map((cell) => harmless(String(cell ?? '-'))));
+    const cells = COLUMNS.map(([, cell]) => harmless(cell(request) ?? '-'));
+    if (widths.length === 0) {
+      widths.push(cells[0]?.length ?? 0);
+      line(titles);
+    }
+    line(cells);
     if (hasReasons) for (const reason of reasonsOf(request)) session.write(`${reason}\n`);
   };
 }

@@ -45,10 +45,7 @@ Examples:
 const KIND: Kind<TokenView> = {
   noun: 'token',
   isId: isShortId,
-  columns: [
-    ['role', ({ role }) => role],
-    ['created', ({ createdAt }) => timeText(createdAt, process.stderr)],
-  ],
+  columns: ['role', ['created', ({ createdAt }) => timeText(createdAt, process.stderr)]],
 };
 
 async function findToken(session: Session, given: string, isForGood: boolean) {
@@ -57,7 +54,4 @@ async function findToken(session: Session, given: string, isForGood: boolean) {
 }
 
 const describeTokens = (tokens: readonly TokenView[]): string =>
-  table(
-    ['id', 'name', 'role', 'created'],
-    tokens.map(({ id, name, role, createdAt }) => [id, name, role, timeText(createdAt)]),
-  );
+  table(tokens, ['id', 'name', 'role', ['created', ({ createdAt }) => timeText(createdAt)]]);

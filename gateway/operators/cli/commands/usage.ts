@@ -6,7 +6,7 @@ import { csvOf, usageCells } from '../../console/csv.ts';
 import type { Command } from '../command.ts';
 import { banNote } from '../key.ts';
 import type { Session } from '../session.ts';
-import { harmless, table } from '../text.ts';
+import { type Column, harmless, table } from '../text.ts';
 import { TAG_FILTER, wantedTag } from '../values.ts';
 
 /** The options, under their names in the query. */
@@ -57,9 +57,10 @@ async function showSums(session: Session, asked: Asked & { readonly by: string }
   const [head = [], ...cells] = usageCells(rows, asked.by);
   if (isCsv && !session.isJson) return session.write(csvOf([head, ...cells]));
   const noted = rows.map((row, at) => [...(cells[at] ?? []), 'ban' in row ? banNote(row.ban) : undefined]);
-  session.print({ usage: rows }, () =>
-    rows.length === 0 ? 'No key was used.' : table([...head.map(String), '?note'], noted),
+  const columns = [...head, '?note'].map(
+    (title, at): Column<(typeof noted)[number]> => [String(title), (row) => row[at]],
   );
+  session.print({ usage: rows }, () => (rows.length === 0 ? 'No key was used.' : table(noted, columns)));
 }
 
 function noteKept(session: Session, { from }: Asked, keptFrom: string): void {
