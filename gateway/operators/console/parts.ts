@@ -241,7 +241,7 @@ export function Filters({ specs, route: { page, query } }: { specs: readonly Fil
   };
   const isTime = ({ type }: FilterSpec) => type !== undefined;
   const labelled = (spec: FilterSpec) =>
-    html`<label class="filter">${spec.label}${inputOf(spec, typedOf(spec, query.get(spec.name) ?? ''))}</label>`;
+    html`<label class="filter note">${spec.label}${inputOf(spec, typedOf(spec, query.get(spec.name) ?? ''))}</label>`;
   return html`
     <form class="filters" ref=${form} onSubmit=${submit}>
       ${specs.filter((spec) => !isTime(spec)).map(labelled)}
