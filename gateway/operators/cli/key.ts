@@ -1,7 +1,16 @@
 import { isKeyId } from '../../limiter/credential.ts';
 import { writeTags } from '../../limiter/tags.ts';
-import type { BucketView, FoundKey, KeySummary, KeysAnswer, KeyView, LoudKey, SecretView } from '../api/answers.ts';
-import { banInWords, type RunningBan, searchText, tooSmallInWords } from '../clients.ts';
+import type {
+  BanView,
+  BucketView,
+  FoundKey,
+  KeySummary,
+  KeysAnswer,
+  KeyView,
+  LoudKey,
+  SecretView,
+} from '../api/answers.ts';
+import { banInWords, searchText, tooSmallInWords } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
 import { type Found, findNamed, type Kind } from './named.ts';
 import type { Session } from './session.ts';
@@ -97,7 +106,7 @@ export const describeNear = tableOf(
   ['full again', ({ buckets }) => buckets?.day.fullAt && timeText(buckets.day.fullAt)],
 );
 
-export const banNote = (ban: RunningBan | undefined): string | undefined =>
+export const banNote = (ban: BanView | undefined): string | undefined =>
   ban?.bannedUntil && `banned until ${banInWords(ban, timeText(ban.bannedUntil))}`;
 
 const percent = ({ used, limit }: BucketView): string => `${Math.floor((used / limit) * 100)} %`;

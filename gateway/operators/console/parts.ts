@@ -53,12 +53,22 @@ export const When = ({ at, none }: { at: string | undefined; none?: string }) =>
     ? html`<span class="note">${none}</span>`
     : html`<time datetime=${at} title=${exactTime(at)}>${clock(at)}</time> <span class="note">${relative(at)}</span>`;
 
-export const Card = ({ title, actions, children }: { title: string; actions?: Content; children: Content }) => html`
+interface CardProps {
+  readonly title: string;
+  readonly actions?: Content;
+  readonly children?: Content;
+}
+
+export const Card = ({ title, actions, children }: CardProps) => html`
   <section class="card" aria-label=${title}>
     <div class="card-head"><h2>${title}</h2>${actions}</div>
     ${children}
   </section>
 `;
+
+/** A card with a table, which has the same title. */
+export const TableCard = <T>({ title, actions, children, ...table }: Omit<TableProps<T>, 'label'> & CardProps) =>
+  html`<${Card} title=${title} actions=${actions}><${Table} label=${title} ...${table} />${children}<//>`;
 
 /** Shows pairs of a name and a fact. */
 export const Facts = ({ of }: { of: readonly (readonly [name: Content, fact: Content])[] }) =>
