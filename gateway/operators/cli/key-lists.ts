@@ -20,7 +20,7 @@ import {
   TOP_BY,
   type TopBy,
 } from '../api/key-order.ts';
-import { firstFilled, searchText } from '../clients.ts';
+import { firstFilled } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
 import type { Command } from './command.ts';
 import { describeFound, describeIdle, describeKey, describeKeys, describeNear, describeTop, pathTo } from './key.ts';
@@ -155,14 +155,8 @@ Examples:
   ctl keys find                  prompts for it on a terminal
   wl-paste | ctl keys find       a key that a customer has sent`)
     .action(async (given: string | undefined) => {
-      const { text, hadSecret } = searchText(given ?? (await read(session)));
-      if (hadSecret && text === '')
-        find.error('error: this looks like the secret of a key without its id. Nothing was sent.');
+      const text = session.withoutSecret(given ?? (await read(session)), given === undefined ? '' : 'standard input');
       if (text === '') find.error('error: pass a name, an id, a request id or a key.');
-      if (hadSecret && given !== undefined)
-        session.printNote(
-          'Note: the secret was removed and not sent. It may be in your shell history: next time, use standard input.',
-        );
       const keys = await search(session, text);
       session.print({ keys }, () => (keys.length === 1 ? describeKey(keys[0]!) : describeFound(keys)));
     });

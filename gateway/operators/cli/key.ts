@@ -10,7 +10,7 @@ import type {
   LoudKey,
   SecretView,
 } from '../api/answers.ts';
-import { banInWords, searchText, tooSmallInWords } from '../clients.ts';
+import { banInWords, tooSmallInWords } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
 import { type Found, findNamed, type Kind } from './named.ts';
 import type { Session } from './session.ts';
@@ -34,14 +34,7 @@ const KIND: Kind<KeyView> = {
 
 /** Finds a key, as `findNamed` does. If the whole key is given, only its id is sent. */
 export async function findKey(session: Session, given: string, isForGood = false): Promise<Found> {
-  const { text, hadSecret } = searchText(given);
-  if (hadSecret) {
-    if (text === '')
-      throw new AdminError('usage', 'This looks like the secret of a key without its id. Nothing was sent.');
-    session.printNote(
-      'Note: the secret was removed and not sent. It may be in your shell history: next time, use the id.',
-    );
-  }
+  const text = session.withoutSecret(given);
   if (isKeyId(text) && (await exists(session, text))) return { id: text, title: text };
   const similar: KeyView[] = [];
   for await (const { keys } of session.parts<KeysAnswer>('/keys', { name: text })) similar.push(...keys);

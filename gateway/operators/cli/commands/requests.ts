@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError } from 'commander';
 import { boundedMap } from '../../../../shared/bounded-map.ts';
 import type { RequestsAnswer, RequestView } from '../../api/answers.ts';
-import { lastRevoked, searchText, timesInWords } from '../../clients.ts';
+import { lastRevoked, timesInWords } from '../../clients.ts';
 import { AdminError } from '../admin-client.ts';
 import type { Command } from '../command.ts';
 import { banNote, findKey } from '../key.ts';
@@ -70,7 +70,7 @@ Examples:
       const filters = {
         ...(key !== undefined && { keyId: await keyIdOf(session, key) }),
         ...others,
-        ...(text !== undefined && { q: withoutSecret(session, requests, text) }),
+        ...(text !== undefined && { q: session.withoutSecret(text) }),
       };
       if (follow) await followRequests(session, filters, limit ?? SHOWN_BEFORE, why);
       else await list(session, filters, limit ?? SHOWN, why);
@@ -93,14 +93,6 @@ async function keyIdOf(session: Session, given: string): Promise<string> {
     session.printNote(`Note: the key ${harmless(given)} was revoked. Its id was ${revoked.target}.`);
     return revoked.target;
   }
-}
-
-function withoutSecret(session: Session, command: Command, given: string): string {
-  const { text, hadSecret } = searchText(given);
-  if (hadSecret && text === '')
-    command.error('error: this looks like the secret of a key without its id. Nothing was sent.');
-  if (hadSecret) session.printNote('Note: the secret was removed and not sent. It may be in your shell history.');
-  return text;
 }
 
 async function list(session: Session, filters: Filters, most: number, hasReasons: boolean): Promise<void> {
