@@ -51,8 +51,8 @@ const SPECS: readonly FilterSpec[] = [
   { name: 'status', label: 'Status', suggestions: STATUSES, placeholder: '429 or 4xx' },
   { name: 'code', label: 'Error code', suggestions: CODES },
   { name: 'q', label: 'Contains', placeholder: 'id, path, address' },
-  { name: 'from', label: 'From', type: 'time' },
-  { name: 'to', label: 'To', type: 'time' },
+  { name: 'from', label: 'From', type: 'datetime-local' },
+  { name: 'to', label: 'To', type: 'datetime-local' },
 ];
 
 /** Lists the last requests on all gateways, or those that the URL selects. */
