@@ -79,8 +79,6 @@ async function bashScript(): Promise<string> {
   return script;
 }
 
-const BIN = 'gateway/operators/cli/bin.js';
-
 type Row = readonly [line: string, offered: readonly string[]];
 
 /** Expects bash to offer these completions for each line. Two spaces separate words, as a word may contain one. */
@@ -88,7 +86,7 @@ async function expectOffered(script: string, rows: readonly Row[], environment: 
   const complete = `offer() {
     COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _animal_store_ctl; printf '%s\\n' "\${COMPREPLY[@]}" 'the end'
   }`;
-  const calls = rows.map(([line]) => `offer '${join(ROOT, BIN)}' '${line.replaceAll('  ', "' '")}'`);
+  const calls = rows.map(([line]) => `offer '${line.replaceAll('  ', "' '")}'`);
   const words = ['-c', [`source ${script}`, complete, ...calls].join('\n')];
   const { code, out, err } = await startProcess('bash', words, environment).ended;
   expect([code, err]).toEqual([0, '']);
@@ -102,17 +100,17 @@ test('bash completes commands, options and their values', async () => {
   const namesOf = (group: typeof program) => shownCommands(group).map((command) => command.name());
   const groups = program.commands.filter(({ commands }) => commands.length > 0);
   await expectOffered(script, [
-    ['', expect.arrayContaining([...namesOf(program), '--json', '--version'])],
-    ...groups.map((group) => [`${group.name()}  `, expect.arrayContaining(namesOf(group))] as const),
-    ['keys  l', ['list']],
-    ['--json  keys  secrets  re', ['revoke']],
-    ['keys  list  --s', ['--state', '--sort']],
-    ['keys  list  --plan  ', ['free', 'pro', 'business', 'enterprise']],
-    ['keys  list  --plan  pro  --sort  i', ['idle']],
-    ['requests  --f', ['--from', '--follow']],
-    ['plans  set  b', ['business']],
-    ['keys  create  --name  ', []],
-    [`plans  diff  -f  ${script.slice(0, -5)}`, [script]],
+    ['ctl  ', expect.arrayContaining([...namesOf(program), '--json', '--version'])],
+    ...groups.map((group) => [`ctl  ${group.name()}  `, expect.arrayContaining(namesOf(group))] as const),
+    ['ctl  keys  l', ['list']],
+    ['ctl  --json  keys  secrets  re', ['revoke']],
+    ['ctl  keys  list  --s', ['--state', '--sort']],
+    ['ctl  keys  list  --plan  ', ['free', 'pro', 'business', 'enterprise']],
+    ['ctl  keys  list  --plan  pro  --sort  i', ['idle']],
+    ['ctl  requests  --f', ['--from', '--follow']],
+    ['ctl  plans  set  b', ['business']],
+    ['ctl  keys  create  --name  ', []],
+    [`ctl  plans  diff  -f  ${script.slice(0, -5)}`, [script]],
   ]);
 });
 
@@ -125,7 +123,13 @@ test('bash completes the ids and names of keys, secrets and tokens if a gateway 
   await stack.admin('POST', `/keys/${acme}/secrets`, { name: 'billing service' });
   const token = (await stack.admin('POST', '/tokens', { name: 'on call', role: 'viewer' })).json as { id: string };
   const script = await bashScript();
-  const expectRows = (...rows: Row[]) => expectOffered(script, rows, operatorOf(stack));
+  const bin = join(ROOT, 'gateway/operators/cli/bin.js');
+  const expectRows = (...rows: Row[]) =>
+    expectOffered(
+      script,
+      rows.map(([line, words]) => [`${bin}  ${line}`, words]),
+      operatorOf(stack),
+    );
   const all = [idOf(whole), "o\\'neill", farm, 'acme\\ farm', acme, 'acme\\ zoo'];
   await expectRows(
     ['keys  show  ', all],

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Argument, type Option } from 'commander';
 import packageFile from '../../../../package.json' with { type: 'json' };
 import type { FoundAnswer, KeyView, TokensAnswer } from '../../api/answers.ts';
@@ -10,44 +9,45 @@ import type { Session } from '../session.ts';
 import { harmless } from '../text.ts';
 
 /**
- * Completion for shells. When Tab is pressed, the script asks ctl what can be typed, so it is never out of date. The ids
- * and names of keys, secrets and tokens are read from the gateway; without a gateway, everything else is completed.
+ * Completion scripts for shells, generated from the commands. When Tab is pressed, they read the ids and names of keys,
+ * secrets and tokens from the gateway; without a gateway, they complete everything else.
  */
 
-type Shell = keyof typeof SCRIPTS;
+const SHELLS = { bash, zsh } as const;
+type Shell = keyof typeof SHELLS;
 
 /** The names that the package installs. */
-const PROGRAM_NAMES = Object.keys(packageFile.bin).join(' ');
+export const PROGRAM_NAMES = Object.keys(packageFile.bin);
 
 export function add(program: Command, session: Session): void {
   program
     .sub('completion', 'print a script that completes commands, options and their values on Tab')
-    .addArgument(new Argument('<shell>', 'the shell').choices(Object.keys(SCRIPTS)))
+    .addArgument(new Argument('<shell>', 'the shell').choices(Object.keys(SHELLS)))
     .notes(`
 Examples; the first applies to the current shell, the others to new shells:
   source <(ctl completion bash)
   echo 'source <(ctl completion bash)' >> ~/.bashrc
   echo 'source <(ctl completion zsh)' >> ~/.zshrc        after compinit
 
-The script completes ${PROGRAM_NAMES.replace(' ', ' and ')}, which npm installs. Ids and names of keys, secrets and tokens
+The script completes ${PROGRAM_NAMES.join(' and ')}, which npm installs. Ids and names of keys, secrets and tokens
 are read from the gateway that the shell's environment variables point to.`)
-    .action((shell: Shell) => session.write(SCRIPTS[shell]));
+    .action((shell: Shell) => session.write(SHELLS[shell](placesOf(program))));
 
   program
-    .command('complete', { hidden: true })
-    .argument('<shell>')
-    .argument('<words...>', 'the words after the program, up to the one at the cursor, as they are typed')
-    .action(async (shell: Shell, typed: readonly string[]) => {
-      session.write((await offered(program, session, shell, typed.map(unquoted))).map((line) => `${line}\n`).join(''));
-      // A call that hangs must not delay the shell, which is blocked until this process exits.
-      process.exit();
+    .command(COMPLETE, { hidden: true })
+    .argument('<kind>', Object.keys(NAMED).join(', '))
+    .argument('[beginning]', 'what has been typed', '')
+    .argument('[key]', 'the key that has the secret', '')
+    .action(async (kind: Kind, beginning: string, key: string) => {
+      // The shell is blocked until this process exits.
+      setTimeout(() => process.exit(), LONGEST_WAIT_MS).unref();
+      for (const word of await wordsFrom(session, kind, beginning, key)) session.write(`${word}\n`);
     });
 }
 
-/** How long the shell waits for ids and names. */
+/** Called by the scripts. */
+const COMPLETE = 'complete';
 const LONGEST_WAIT_MS = 2_000;
-
-const unquoted = (word: string): string => word.replace(/^["']|["']$/g, '').replaceAll(/\\(.)/g, '$1');
 
 /** Reads what the arguments of these names can stand for. */
 const NAMED = {
@@ -72,6 +72,27 @@ async function wordsFrom(session: Session, kind: Kind, beginning: string, key: s
   return new Set(words.filter((word) => word !== '' && begins(word) && harmless(word) === word));
 }
 
+interface Word {
+  readonly word: string;
+  readonly help: string;
+}
+
+/** A place on the command line: after the program, a group or a command. */
+interface Place {
+  /** The words that lead to it, such as ` keys list`; empty after the program. */
+  readonly path: string;
+  readonly words: readonly Word[];
+  /** What its first two arguments stand for; undefined for anything else. */
+  readonly kinds: readonly (Kind | undefined)[];
+  /** Options that take a value: all their names, and their possible values. */
+  readonly values: readonly {
+    readonly flags: readonly string[];
+    readonly choices: readonly string[] | 'file' | 'key' | 'secret' | 'any';
+    /** Whether it takes several values, up to the next option. */
+    readonly isList: boolean;
+  }[];
+}
+
 const NAMED_KINDS = Object.keys(NAMED) as Kind[];
 
 /** The commands of a group that its --help lists, without `help` itself. */
@@ -80,99 +101,146 @@ export const shownCommands = (group: Command): readonly Command[] => {
   return group.commands.filter((command) => shown.includes(command));
 };
 
-/**
- * Finds what is valid at the cursor: only the value, after an option that takes one. Options and their values do not
- * count as arguments.
- * @param typed the words up to the one at the cursor. bash splits them at = and :, as in --grace=24h and in times
- * @returns the lines for the script. The first one is `described` for words with their help, `values` for those of an
- *   option, `named` for ids and names, or `file`
- */
-async function offered(program: Command, session: Session, shell: Shell, typed: readonly string[]): Promise<string[]> {
-  const last = typed.length - 1;
-  const beginning = typed[last] ?? '';
-  let command = program;
-  /** The option whose value is at the cursor. */
-  let option: Option | undefined;
-  const given: string[] = [];
-  for (let at = 0; at < last; at++) {
-    const word = typed[at] ?? '';
-    option = optionsOf(command).find(
-      ({ short, long, required, optional }) => (required || optional) && [short, long].includes(word),
-    );
-    const below = shownCommands(command).find((one) => one.name() === word);
-    if (below !== undefined) command = below;
-    else if (option?.variadic) {
-      while (at + 1 < last && !typed[at + 1]?.startsWith('-')) at++;
-    } else if (option !== undefined) {
-      if (typed[at + 1] === '=') at++;
-      if (++at < last) option = undefined;
-    } else if (/^[=:]/.test(word)) at++;
-    else if (!word.startsWith('-')) given.push(word);
-  }
-  const named = async (kind: Kind) => {
-    const late = sleep(LONGEST_WAIT_MS, [], { ref: false });
-    return ['named', ...(await Promise.race([wordsFrom(session, kind, beginning, given[0] ?? ''), late]))];
-  };
-  if (option !== undefined) {
-    const { argChoices = [], flags } = option;
-    const kind = NAMED_KINDS.find((one) => flags.includes(`<${one}>`));
-    if (kind !== undefined) return await named(kind);
-    return flags.includes('<file>') ? ['file'] : ['values', ...argChoices];
-  }
-  const kind = NAMED_KINDS.find((one) => command.registeredArguments[given.length]?.name() === one);
-  const found = kind === undefined || beginning.startsWith('-') ? [] : await named(kind).catch(() => []);
-  if (found.length > 1) return found;
-  const line = (word: string, help: string) => (shell === 'zsh' ? `${word.replaceAll(':', '\\:')}:${help}` : word);
-  return [
-    'described',
-    ...command
-      .createHelp()
-      .visibleCommands(command)
-      .map((one) => line(one.name(), one.description())),
+/** @param global the options of the parent commands, which are valid here too */
+function placesOf(command: Command, path = '', global: readonly Option[] = []): Place[] {
+  const help = command.createHelp();
+  const options = [...help.visibleOptions(command), ...global];
+  const words = [
+    ...help.visibleCommands(command).map((one) => ({ word: one.name(), help: one.description() })),
     ...command.registeredArguments.flatMap(({ argChoices = [], description }) =>
-      argChoices.map((word) => line(word, description)),
+      argChoices.map((word) => ({ word, help: description })),
     ),
-    ...optionsOf(command).map(({ long, flags, description }) => line(long ?? flags, description)),
+    ...options.map((option) => ({ word: option.long ?? option.flags, help: option.description })),
+  ];
+  const values: Place['values'] = options
+    .filter(({ required, optional }) => required || optional)
+    .map((option) => ({
+      flags: [option.short, option.long].filter((flag) => flag !== undefined),
+      choices:
+        option.argChoices ??
+        (['file', 'key', 'secret'] as const).find((kind) => option.flags.includes(`<${kind}>`)) ??
+        'any',
+      isList: option.variadic,
+    }));
+  const kinds = [0, 1].map((at) => NAMED_KINDS.find((kind) => command.registeredArguments[at]?.name() === kind));
+  return [
+    { path, words, kinds, values },
+    ...shownCommands(command).flatMap((one) => placesOf(one, `${path} ${one.name()}`, [...global, ...command.options])),
   ];
 }
 
-function optionsOf(command: Command): readonly Option[] {
-  const help = Object.assign(command.createHelp(), { showGlobalOptions: true });
-  return [...help.visibleOptions(command), ...help.visibleGlobalOptions(command)];
+/** https://www.gnu.org/software/bash/manual/html_node/Programmable-Completion.html */
+function bash(places: readonly Place[]): string {
+  return `# Completion for bash, printed by \`ctl completion bash\`.
+_animal_store_named() {
+  local typed=\${word//\\\\/} key=\${2//\\\\/} found
+  key=\${key#[\\"\\']}
+  while IFS= read -r found; do
+    [[ $word == [\\"\\']* ]] || printf -v found %q "$found"
+    COMPREPLY+=("$found")
+  done < <("\${COMP_WORDS[0]}" ${COMPLETE} -- "$1" "\${typed#[\\"\\']}" "\${key%[\\"\\']}" 2>/dev/null </dev/null)
+  [[ \${#COMPREPLY[@]} != 0 ]]
+}
+_animal_store_ctl() {
+  COMPREPLY=()
+${search(places, {
+  line: 'COMP_WORDS',
+  current: 'COMP_CWORD',
+  first: 1,
+  offer: (words) => `COMPREPLY=($(compgen -W ${quoted(words.map(({ word }) => word).join(' '))} -- "$word"))`,
+  file: 'COMPREPLY=($(compgen -f -- "$word"))',
+})}
+}
+complete -F _animal_store_ctl ${PROGRAM_NAMES.join(' ')}
+`;
 }
 
-const SCRIPTS = {
-  /** https://www.gnu.org/software/bash/manual/html_node/Programmable-Completion.html */
-  bash: `# Completion for bash, printed by \`ctl completion bash\`.
-_animal_store_ctl() {
-  local word=\${COMP_WORDS[COMP_CWORD]} kind found
-  COMPREPLY=()
-  while IFS= read -r found; do
-    if [[ -z $kind ]]; then kind=$found; continue; fi
-    [[ $kind != named || $word == [\\"\\']* ]] || printf -v found %q "$found"
-    [[ $kind != named && $found != "$word"* ]] || COMPREPLY+=("$found")
-  done < <("\${COMP_WORDS[0]}" complete bash -- "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null </dev/null)
-  [[ $kind != file ]] || COMPREPLY=($(compgen -f -- "$word"))
-}
-complete -F _animal_store_ctl ${PROGRAM_NAMES}
-`,
-  /** https://zsh.sourceforge.io/Doc/Release/Completion-System.html */
-  zsh: `#compdef ${PROGRAM_NAMES}
+/** https://zsh.sourceforge.io/Doc/Release/Completion-System.html */
+function zsh(places: readonly Place[]): string {
+  return `#compdef ${PROGRAM_NAMES.join(' ')}
 # Completion for zsh, printed by \`ctl completion zsh\`.
+_animal_store_named() {
+  local -a found
+  found=("\${(@f)$(\${words[1]} ${COMPLETE} -- "$1" "\${\${(Q)words[CURRENT]}#[\\"\\']}" "\${(Q)2}" 2>/dev/null </dev/null)}")
+  [[ -n $found ]] && compadd -- $found
+}
 _animal_store_ctl() {
   local -a found
-  found=("\${(@f)$(\${words[1]} complete zsh -- "\${(@)words[2,CURRENT]}" 2>/dev/null </dev/null)}")
-  local kind=$found[1]
-  shift found
-  if [[ $kind == file ]]; then _files
-  elif [[ $kind == described ]]; then _describe 'ctl' found
-  elif [[ -n $found ]]; then compadd -- $found
-  fi
+${search(places, {
+  line: 'words',
+  current: 'CURRENT',
+  first: 2,
+  offer: (words) =>
+    words.every(({ help }) => help === '')
+      ? `compadd -- ${words.map(({ word }) => quoted(word)).join(' ')}`
+      : `found=(${words.map(({ word, help }) => quoted(`${word.replaceAll(':', '\\:')}:${help}`)).join(' ')}); _describe 'ctl' found`,
+  file: '_files',
+})}
 }
 if [[ \${funcstack[1]} == _animal_store_ctl || \${funcstack[1]} == _ctl ]]; then
   _animal_store_ctl
 else
-  compdef _animal_store_ctl ${PROGRAM_NAMES}
+  compdef _animal_store_ctl ${PROGRAM_NAMES.join(' ')}
 fi
-`,
-} as const;
+`;
+}
+
+/** What differs between the shells. */
+interface Syntax {
+  /** The array of words on the command line, the index of the word at the cursor, and of the word after `ctl`. */
+  readonly line: string;
+  readonly current: string;
+  readonly first: number;
+  /** Completes one of the given words. */
+  offer(words: readonly Word[]): string;
+  /** Completes the name of a file. */
+  readonly file: string;
+}
+
+/**
+ * Finds the place of the cursor and completes what is valid there: only the value, after an option that takes one.
+ * Options and their values do not count as arguments.
+ */
+function search(places: readonly Place[], { line, current, first, offer, file }: Syntax): string {
+  const patternOf = (words: readonly string[]) => words.map(quoted).join(' | ');
+  const named = NAMED_KINDS.map((kind) => {
+    const paths = places.flatMap(({ path, kinds }) => kinds.flatMap((one, at) => (one === kind ? `${at}${path}` : [])));
+    return `    ${patternOf(paths)}) [[ $word != -* ]] && _animal_store_named ${kind} "$first" && return ;;`;
+  });
+  const flags = places.flatMap(({ path, values }) =>
+    values.flatMap(({ flags, isList }) => flags.map((flag) => ({ flag: `${path} ${flag}`, isList }))),
+  );
+  const options = (areLists: boolean) =>
+    patternOf(flags.filter(({ isList }) => isList === areLists).map(({ flag }) => flag));
+  const values = places.flatMap(({ path, values }) =>
+    values.map(({ flags, choices }) => {
+      const ofKind = { file, key: '_animal_store_named key', secret: '_animal_store_named secret "$first"', any: ':' };
+      const action = typeof choices === 'string' ? ofKind[choices] : offer(choices.map((word) => ({ word, help: '' })));
+      return `    ${patternOf(flags.map((flag) => `${path} ${flag}`))}) ${action}; return ;;`;
+    }),
+  );
+  // bash splits words at = and :, for example in --grace=24h and in times.
+  return `  local word=\${${line}[${current}]} place='' option='' first='' count=0 at
+  for ((at = ${first}; at < ${current}; at++)); do
+    option="$place \${${line}[at]}"
+    case "$option" in
+      ${patternOf(places.flatMap(({ path }) => path || []))}) place=$option ;;
+      ${options(true)}) while ((at + 1 < ${current})) && [[ \${${line}[at + 1]} != -* ]]; do ((at++)); done ;;
+      ${options(false)}) [[ \${${line}[at + 1]} != = ]] || ((at++)); ((++at == ${current})) || option='' ;;
+      *' '[=:]*) ((at++)) ;;
+      *' '-*) ;;
+      *) ((count++)) || first=\${${line}[at]} ;;
+    esac
+  done
+  case "$option" in
+${values.join('\n')}
+  esac
+  case "$count$place" in
+${named.join('\n')}
+  esac
+  case "$place" in
+${places.map(({ path, words }) => `    ${quoted(path)}) ${offer(words)} ;;`).join('\n')}
+  esac`;
+}
+
+const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
