@@ -1,17 +1,21 @@
+import { z } from 'zod';
+import { time } from '../shared/schemas/answer-parts.ts';
+
 /** What an operator should know about one dependency of the gateway. */
-export interface CheckResult {
-  readonly about: string;
+export const CheckResult = z.object({
+  about: z.string(),
   /**
    * A warning has no effect yet. A fault has an effect now or in the next incident. Unknown means that the dependency
    * did not answer.
    */
-  readonly status: 'good' | 'warning' | 'fault' | 'unknown';
-  readonly found: string;
+  status: z.enum(['good', 'warning', 'fault', 'unknown']),
+  found: z.string(),
   /** What the operator can do. */
-  readonly advice?: string | undefined;
-  /** When this began; undefined if only repeated checks can show it. */
-  readonly since?: string;
-}
+  advice: z.string().optional(),
+  /** The time of the first check that found it; good findings have none. */
+  since: time.optional(),
+});
+export type CheckResult = Readonly<z.infer<typeof CheckResult>>;
 
 /** Whether something is wrong, or may be. */
 export const isBad = ({ status }: Pick<CheckResult, 'status'>): boolean => status === 'fault' || status === 'unknown';

@@ -1,4 +1,12 @@
-import type { ActivityAnswer, ActivityView, TrialAnswer, UsageAnswer, UsageOfKey, UsageSum } from './api/answers.ts';
+import type {
+  ActivityAnswer,
+  ActivityView,
+  BanView,
+  TrialAnswer,
+  UsageAnswer,
+  UsageOfKey,
+  UsageSum,
+} from './api/answers.ts';
 
 /**
  * Code shared by the console and the command line: it merges paged responses, and describes values in words. Browsers
@@ -125,14 +133,6 @@ export async function readTrial(ask: Ask<TrialAnswer>, plan: string, most = Numb
   return { keys, requests, affected: affected.sort((a, b) => b.wouldRefuse - a.wouldRefuse), isWhole };
 }
 
-/** An active ban, as responses describe it. */
-export interface RunningBan {
-  readonly bannedUntil?: string | undefined;
-  readonly banReason?: string | undefined;
-  readonly bans: number;
-  readonly banRefused?: number | undefined;
-}
-
 const ORDINALS = ['first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seventh', 'eighth', 'ninth', 'tenth'];
 
 /**
@@ -140,7 +140,7 @@ const ORDINALS = ['first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seven
  * bans by the limiter count as bans in a row.
  * @param until the time in the reader's format
  */
-export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: RunningBan, until: string): string {
+export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: BanView, until: string): string {
   const which = ORDINALS[bans - 1] === undefined ? `ban ${bans}` : `${ORDINALS[bans - 1]} ban`;
   const ofSeries = banReason === undefined && bans > 0 ? [bans === 1 ? which : `${which} in a row`] : [];
   // A formatter created on load would take 4 MB of memory in the primary, which loads this file too.

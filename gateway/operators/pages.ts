@@ -32,11 +32,10 @@ const LIBRARIES: readonly { readonly name: string; readonly specifier?: string; 
 ];
 
 const HTML = 'text/html; charset=utf-8';
-const CSS = 'text/css; charset=utf-8';
 const SCRIPT = 'text/javascript; charset=utf-8';
 const TYPES: Readonly<Record<string, string>> = {
   '.html': HTML,
-  '.css': CSS,
+  '.css': 'text/css; charset=utf-8',
   '.js': SCRIPT,
   '.mjs': SCRIPT,
   '.ts': SCRIPT,
@@ -60,7 +59,6 @@ export function pageRoutes(): ServiceRoute<unknown, unknown>[] {
     ...files.map((name) => routeOf(`/console/${name}`, join(FOLDER, name))),
     ...LIBRARIES.map(({ name, from }) => routeOf(`/console/lib/${name}`, from)),
     ...DOCUMENTS.map((document) => textRoute('runbook', document.path, HTML, () => renderDocument(document))),
-    textRoute('runbook', '/runbook/runbook.css', CSS, () => readFileSync(STYLE, 'utf8')),
   ];
 }
 
@@ -108,7 +106,6 @@ const STRIP = `
 `;
 
 const DOCUMENTS_FOLDER = join(import.meta.dirname, '../../deploy');
-const STYLE = join(import.meta.dirname, 'runbook.css');
 
 /** The documents, with their paths and their names in the navigation. */
 const DOCUMENTS = [
@@ -142,11 +139,13 @@ async function renderDocument({ file, name }: Document): Promise<string> {
 <meta name="color-scheme" content="light dark">
 <title>${name} · Animal store gateway</title>
 <link rel="icon" href="/console/icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/runbook/runbook.css">
+<link rel="stylesheet" href="/console/base.css">
+<link rel="stylesheet" href="/console/parts.css">
+<link rel="stylesheet" href="/console/runbook.css">
 </head>
 <body>
 <header><nav aria-label="Documents">${navigationFrom(file)}</nav></header>
-<nav class="contents" aria-label="On this page"><ul>
+<nav class="contents" aria-label="On this page"><ul class="plain">
 ${entries}
 </ul></nav>
 <main>

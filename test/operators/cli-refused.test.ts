@@ -100,12 +100,12 @@ test('times are UTC in a pipe', () => {
 
 test('wide characters take two columns', () => {
   const lines = table(
-    ['name', 'plan'],
     [
-      ['北京动物园', 'free'],
-      ['ﾊﾝｶｸ', 'pro'],
-      ['acme zoo', 'free'],
+      { name: '北京动物园', plan: 'free' },
+      { name: 'ﾊﾝｶｸ', plan: 'pro' },
+      { name: 'acme zoo', plan: 'free' },
     ],
+    ['name', 'plan'],
   ).split('\n');
   expect(lines.map(stripVTControlCharacters)).toEqual([
     'name        plan',

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { count, listOf, time } from '../../../shared/schemas/answer-parts.ts';
+import { CheckResult as SeenFinding } from '../../check-result.ts';
 import { FIELD_NAMES, PLAN_NAMES, type PlanField, type PlanTable, ruleOf } from '../../limiter/plans.ts';
 import { RecordedActivity } from '../../stores/audit.ts';
 import { RecordedChange } from '../../stores/plans.ts';
@@ -264,15 +265,7 @@ export const RestoreAnswer = z.object({
 });
 export type RestoreAnswer = z.infer<typeof RestoreAnswer>;
 
-/** A finding of the doctor. `since` is the time of the first check that found it; good findings have none. */
-export const SeenFinding = z.object({
-  about: z.string(),
-  status: z.enum(['good', 'warning', 'fault', 'unknown']),
-  found: z.string(),
-  advice: z.string().optional(),
-  since: time.optional(),
-});
-export type SeenFinding = z.infer<typeof SeenFinding>;
+export { SeenFinding };
 
 export const DoctorAnswer = z.object({ findings: listOf(SeenFinding) });
 export type DoctorAnswer = z.infer<typeof DoctorAnswer>;

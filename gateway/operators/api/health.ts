@@ -165,7 +165,7 @@ export class Health {
 
 /** Records when each bad finding first appeared. Only findings of the last check are kept. */
 export class FindingsSince {
-  #since: ReadonlyMap<string, string> = new Map();
+  #since: ReadonlyMap<string, string | undefined> = new Map();
 
   /**
    * Adds the times to the findings of a check.

@@ -20,19 +20,10 @@ import {
   TOP_BY,
   type TopBy,
 } from '../api/key-order.ts';
-import { firstFilled, searchText } from '../clients.ts';
+import { firstFilled } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
 import type { Command } from './command.ts';
-import {
-  describeFound,
-  describeIdle,
-  describeKey,
-  describeKeys,
-  describeNear,
-  describeTop,
-  KEY,
-  pathTo,
-} from './key.ts';
+import { describeFound, describeIdle, describeKey, describeKeys, describeNear, describeTop, pathTo } from './key.ts';
 import type { Session } from './session.ts';
 import { linesOf, preciseTimeText, table, timeText } from './text.ts';
 import { count, seconds, TAG_FILTER, wantedTag } from './values.ts';
@@ -45,8 +36,7 @@ interface Filters extends Readonly<Partial<Record<'name' | 'plan' | 'state' | 't
 }
 
 export function addKeyLists(keys: Command, session: Session): void {
-  withFilters(keys.command('list'))
-    .description('list keys, newest first')
+  withFilters(keys.sub('list', 'list keys, newest first'))
     .addOption(
       new Option('--near [percent]', 'only keys that have used at least this percentage of their day limit').preset(
         '80',
@@ -74,8 +64,7 @@ Examples:
       await list(session, { ...queryOf(filters), offset, sort, limit: String(limit) }, describing(sort, filters));
     });
 
-  withFilters(keys.command('top'))
-    .description('list the keys with the most requests in the last minutes, across all gateways')
+  withFilters(keys.sub('top', 'list the keys with the most requests in the last minutes, across all gateways'))
     .option('--minutes <number>', 'number of minutes to look back, up to 60', count, 5)
     .addOption(new Option('--by <count>', 'what to rank by').choices(TOP_BY).default('requests'))
     .option('--limit <number>', 'maximum number of keys, up to 100', count, 10)
@@ -153,8 +142,7 @@ const MOST_READ = 65_536;
 
 export function addFind(keys: Command, session: Session): void {
   const find = keys
-    .command('find')
-    .description('find a key by its name or part of it, its id, a request id, or the whole key')
+    .sub('find', 'find a key by its name or part of it, its id, a request id, or the whole key')
     .argument('[text]', 'what to look for; default: standard input')
     .notes(`
 If the text is a whole key, only its id is sent. Pass a whole key on standard input to keep it out of process lists and
@@ -167,14 +155,8 @@ Examples:
   ctl keys find                  prompts for it on a terminal
   wl-paste | ctl keys find       a key that a customer has sent`)
     .action(async (given: string | undefined) => {
-      const { text, hadSecret } = searchText(given ?? (await read(session)));
-      if (hadSecret && text === '')
-        find.error('error: this looks like the secret of a key without its id. Nothing was sent.');
+      const text = session.withoutSecret(given ?? (await read(session)), given === undefined ? '' : 'standard input');
       if (text === '') find.error('error: pass a name, an id, a request id or a key.');
-      if (hadSecret && given !== undefined)
-        session.printNote(
-          'Note: the secret was removed and not sent. It may be in your shell history: next time, use standard input.',
-        );
       const keys = await search(session, text);
       session.print({ keys }, () => (keys.length === 1 ? describeKey(keys[0]!) : describeFound(keys)));
     });
@@ -200,9 +182,7 @@ async function search(session: Session, text: string): Promise<FoundKey[]> {
 
 export function addExplain(keys: Command, session: Session): void {
   const explain = keys
-    .command('explain')
-    .description('explain why requests with a key, or one request, were admitted or refused')
-    .argument('[key]', KEY)
+    .sub('explain [key]', 'explain why requests with a key, or one request, were admitted or refused')
     .option('--request <id>', 'one request, by its X-Request-Id, which is in every response and log line')
     .option('--limit <number>', 'maximum number of decisions, up to 1000', '50')
     .notes(`
@@ -234,16 +214,15 @@ Examples:
 
 function describeDecisions(decisions: readonly DecisionReport[]): string {
   if (decisions.length === 0) return 'This gateway remembers no decision on this key.';
-  const rows = decisions.map((decision) => [
-    decision.at && preciseTimeText(decision.at),
-    decision.shadow === undefined ? decision.outcome : 'shadow refusal',
-    decision.refusedBy?.join(', ') ?? '-',
-    change(decision.buckets?.minute),
-    change(decision.buckets?.day),
-    decision.mode ?? '-',
-    decision.requestId,
+  return table(decisions, [
+    ['at', ({ at }) => at && preciseTimeText(at)],
+    ['outcome', ({ shadow, outcome }) => (shadow === undefined ? outcome : 'shadow refusal')],
+    ['refused by', ({ refusedBy }) => refusedBy?.join(', ') ?? '-'],
+    ['minute', ({ buckets }) => change(buckets?.minute)],
+    ['day', ({ buckets }) => change(buckets?.day)],
+    ['mode', ({ mode = '-' }) => mode],
+    ['request', ({ requestId }) => requestId],
   ]);
-  return table(['at', 'outcome', 'refused by', 'minute', 'day', 'mode', 'request'], rows);
 }
 
 function describeDecision(decision: DecisionReport): string {

@@ -1,15 +1,22 @@
 import { isKeyId } from '../../limiter/credential.ts';
 import { writeTags } from '../../limiter/tags.ts';
-import type { BucketView, FoundKey, KeySummary, KeysAnswer, KeyView, LoudKey, SecretView } from '../api/answers.ts';
-import { banInWords, type RunningBan, searchText, tooSmallInWords } from '../clients.ts';
+import type {
+  BanView,
+  BucketView,
+  FoundKey,
+  KeySummary,
+  KeysAnswer,
+  KeyView,
+  LoudKey,
+  SecretView,
+} from '../api/answers.ts';
+import { banInWords, tooSmallInWords } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
 import { type Found, findNamed, type Kind } from './named.ts';
 import type { Session } from './session.ts';
-import { type Cell, colour, type Facts, linesOf, type Style, table, timeText } from './text.ts';
+import { type Column, colour, type Facts, LAST_USED, linesOf, type Style, table, timeText } from './text.ts';
 
 /** Finds the key that a command is about, and describes keys. */
-
-export const KEY = 'the id of the key, as shown by `keys list`, or its full name';
 
 export const pathTo = async (session: Session, given: string): Promise<string> =>
   pathOf((await findKey(session, given)).id);
@@ -18,7 +25,7 @@ const KIND: Kind<KeyView> = {
   noun: 'key',
   isId: isKeyId,
   columns: [
-    ['plan', ({ plan }) => plan],
+    'plan',
     ['state', (key) => banNote(key) ?? key.state],
     ['created', ({ createdAt }) => timeText(createdAt, process.stderr)],
     ['last used', ({ lastUsedAt }) => (lastUsedAt === undefined ? 'never' : timeText(lastUsedAt, process.stderr))],
@@ -27,14 +34,7 @@ const KIND: Kind<KeyView> = {
 
 /** Finds a key, as `findNamed` does. If the whole key is given, only its id is sent. */
 export async function findKey(session: Session, given: string, isForGood = false): Promise<Found> {
-  const { text, hadSecret } = searchText(given);
-  if (hadSecret) {
-    if (text === '')
-      throw new AdminError('usage', 'This looks like the secret of a key without its id. Nothing was sent.');
-    session.printNote(
-      'Note: the secret was removed and not sent. It may be in your shell history: next time, use the id.',
-    );
-  }
+  const text = session.withoutSecret(given);
   if (isKeyId(text) && (await exists(session, text))) return { id: text, title: text };
   const similar: KeyView[] = [];
   for await (const { keys } of session.parts<KeysAnswer>('/keys', { name: text })) similar.push(...keys);
@@ -64,32 +64,19 @@ const paintState = (text: string, column: string): string =>
   column === 'state' ? colour(STATES[text.trim()] ?? 'yellow', text) : text;
 
 type Listed = KeyView & Partial<Pick<LoudKey, 'recent'> & Pick<FoundKey, 'foundBy'>>;
-type Column = readonly [title: string, cell: (key: Listed) => Cell];
 
-const COMMON: readonly Column[] = [
-  ['id', ({ id }) => id],
-  ['name', ({ name }) => name],
-  ['plan', ({ plan }) => plan],
-  ['state', ({ state }) => state],
-];
-const COUNTS: readonly Column[] = [
-  ['admitted', ({ admitted }) => admitted],
-  ['refused', ({ refused }) => refused],
-  ['created', ({ createdAt }) => timeText(createdAt)],
-];
+const COUNTS: readonly Column<Listed>[] = ['admitted', 'refused', ['created', ({ createdAt }) => timeText(createdAt)]];
+
 const tableOf =
-  (...columns: readonly Column[]) =>
+  (...columns: readonly Column<Listed>[]) =>
   (keys: readonly Listed[]): string => {
     const noteOf = (key: Listed) => banNote(key) ?? (key.tooSmall ? tooSmallInWords(key.waitSeconds) : undefined);
-    const shown: readonly Column[] = [...COMMON, ...columns, ['?note', noteOf]];
-    const titles = shown.map(([title]) => title);
-    const rows = keys.map((key) => shown.map(([, cell]) => cell(key)));
-    return table(titles, rows, paintState);
+    return table(keys, ['id', 'name', 'plan', 'state', ...columns, ['?note', noteOf]], paintState);
   };
 
 export const describeKeys = tableOf(
-  ['minute', ({ minute }) => minute],
-  ['day', ({ day }) => day],
+  'minute',
+  'day',
   ...COUNTS,
   ['expires', ({ expiresAt }) => expiresAt && timeText(expiresAt)],
   ['?tags', ({ tags }) => writeTags(tags)],
@@ -103,10 +90,7 @@ export const describeTop = tableOf(
   ['day used', ({ buckets }) => buckets && percent(buckets.day)],
 );
 
-export const describeIdle = tableOf(...COUNTS, [
-  'last used',
-  ({ lastUsedAt }) => (lastUsedAt === undefined ? 'never' : timeText(lastUsedAt)),
-]);
+export const describeIdle = tableOf(...COUNTS, LAST_USED);
 
 export const describeNear = tableOf(
   ['day', ({ buckets }) => buckets?.day.limit],
@@ -115,20 +99,14 @@ export const describeNear = tableOf(
   ['full again', ({ buckets }) => buckets?.day.fullAt && timeText(buckets.day.fullAt)],
 );
 
-export const banNote = (ban: RunningBan | undefined): string | undefined =>
+export const banNote = (ban: BanView | undefined): string | undefined =>
   ban?.bannedUntil && `banned until ${banInWords(ban, timeText(ban.bannedUntil))}`;
 
 const percent = ({ used, limit }: BucketView): string => `${Math.floor((used / limit) * 100)} %`;
 
 export function describeBans(views: readonly KeySummary[]): string {
-  const rows = views.map((key) => [
-    key.id,
-    key.name,
-    key.plan,
-    banInWords(key, timeText(key.bannedUntil ?? '')),
-    key.banReason ?? '-',
-  ]);
-  return table(['id', 'name', 'plan', 'banned until', 'reason'], rows);
+  const until = (key: KeySummary) => banInWords(key, timeText(key.bannedUntil ?? ''));
+  return table(views, ['id', 'name', 'plan', ['banned until', until], ['reason', ({ banReason = '-' }) => banReason]]);
 }
 
 export function describeKey(key: KeyView): string {
@@ -153,12 +131,7 @@ export function describeKey(key: KeyView): string {
   ];
   const lines = linesOf(facts, paintState);
   if (buckets === undefined) return lines;
-  const rows = Object.entries(buckets).map(([name, { limit, used, remaining, fullAt }]) => [
-    name,
-    limit,
-    used,
-    remaining,
-    fullAt === undefined ? 'now' : timeText(fullAt),
-  ]);
-  return `${lines}\n\n${table(['bucket', 'limit', 'used', 'left', 'full again'], rows)}`;
+  const rows = Object.entries(buckets).map(([bucket, state]) => ({ bucket, ...state }));
+  const full: Column<BucketView> = ['full again', ({ fullAt }) => (fullAt === undefined ? 'now' : timeText(fullAt))];
+  return `${lines}\n\n${table(rows, ['bucket', 'limit', 'used', ['left', ({ remaining }) => remaining], full])}`;
 }

@@ -1,7 +1,7 @@
 import { isSameName } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
 import type { Session } from './session.ts';
-import { type Cell, harmless, table } from './text.ts';
+import { type Column, harmless, table } from './text.ts';
 
 /** Finds the key, secret or token that a command is about, by its id or its name. */
 
@@ -16,7 +16,7 @@ export interface Kind<T extends Named> {
   readonly noun: string;
   readonly isId: (text: string) => boolean;
   /** Columns that help the operator to choose between several with the same name. */
-  readonly columns: readonly (readonly [title: string, cell: (one: T) => Cell])[];
+  readonly columns: readonly Column<T>[];
 }
 
 export interface Found {
@@ -62,8 +62,7 @@ export async function findNamed<T extends Named>(
   return { id, title: `${harmless(name)} (${id})` };
 
   async function choose(): Promise<T> {
-    const rows = same.map((one, at) => [at + 1, one.id, ...columns.map(([, cell]) => cell(one))]);
-    const list = table(['', 'id', ...columns.map(([title]) => title)], rows);
+    const list = table(same, [['', (one) => same.indexOf(one) + 1], 'id', ...columns]);
     const several = `${same.length} ${noun}s have the name “${harmless(text)}”`;
     if (!process.stdin.isTTY || session.isJson)
       throw new AdminError('usage', `${several}. Use the id of one:\n${list}`);

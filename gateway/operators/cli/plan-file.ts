@@ -18,7 +18,7 @@ import {
 import { mostBanAfter } from '../../limiter/refusals.ts';
 import type { FieldChange } from '../../stores/audit.ts';
 import type { PlanChangeView } from '../api/answers.ts';
-import { colour, harmless, table, timeText } from './text.ts';
+import { type Column, colour, harmless, table, timeText } from './text.ts';
 
 /**
  * The plan table as printed text, and as a file: `<plan>: { <field>: <value> }`, in YAML or JSON. Fields that are not
@@ -129,11 +129,10 @@ export const leftOut = (file: PlanFile): string[] =>
   );
 
 export function describePlans(shown: Readonly<Record<string, Plan>>): string {
-  const rows = Object.entries(shown).map(([name, plan]) => [
-    name,
-    ...FIELD_NAMES.map((field) => valueIn(plan, field) ?? whenAbsent(field)),
-  ]);
-  return table(['plan', ...FIELD_NAMES], rows);
+  const columns = FIELD_NAMES.map((field): Column<[string, Plan]> => {
+    return [field, ([, plan]) => valueIn(plan, field) ?? whenAbsent(field)];
+  });
+  return table(Object.entries(shown), [['plan', ([name]) => name], ...columns]);
 }
 
 export function describeChanges(changes: readonly FieldChange[], stream: NodeJS.WriteStream): string {
@@ -146,14 +145,9 @@ export function describeChanges(changes: readonly FieldChange[], stream: NodeJS.
 }
 
 export function describeHistory(history: readonly PlanChangeView[]): string {
-  const rows = history.map(({ at, author, action, changes, reason }) => [
-    timeText(at),
-    author,
-    action,
-    changes.map(({ field, from = 'none', to = 'none' }) => `${field} ${from} -> ${to}`).join(', '),
-    reason,
-  ]);
-  return table(['at', 'author', 'action', 'changes', 'reason'], rows);
+  const inWords = ({ field, from = 'none', to = 'none' }: FieldChange) => `${field} ${from} -> ${to}`;
+  const changes: Column<PlanChangeView> = ['changes', (one) => one.changes.map(inWords).join(', ')];
+  return table(history, [['at', ({ at }) => timeText(at)], 'author', 'action', changes, 'reason']);
 }
 
 /** Warns about values that are valid but rarely intended. */

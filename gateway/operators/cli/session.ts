@@ -1,6 +1,6 @@
 import { userInfo } from 'node:os';
 import { createInterface } from 'node:readline/promises';
-import { type Part, partsOf } from '../clients.ts';
+import { type Part, partsOf, searchText } from '../clients.ts';
 import { AdminError, type AdminReply, type AdminRequest, exchange, findAdmin } from './admin-client.ts';
 
 /** The context of a command: it calls the gateway, prints, and prompts the operator. */
@@ -49,6 +49,20 @@ export class Session {
 
   get isJson(): boolean {
     return this.options.json === true;
+  }
+
+  /**
+   * Reduces a whole key to its id. No secret is sent.
+   * @param instead what to use the next time; empty if the text is not in the shell's history
+   * @throws {AdminError} for a secret without the id of its key
+   */
+  withoutSecret(given: string, instead = 'the id'): string {
+    const { text, hadSecret } = searchText(given);
+    if (hadSecret && text === '')
+      throw new AdminError('usage', 'This looks like the secret of a key without its id. Nothing was sent.');
+    const why = 'Note: the secret was removed and not sent. It may be in your shell history';
+    if (hadSecret && instead !== '') this.printNote(`${why}: next time, use ${instead}.`);
+    return text;
   }
 
   /** Writes a part of the output, which may be streamed, to standard output. */

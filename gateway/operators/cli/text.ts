@@ -13,21 +13,25 @@ const PLAIN = Object.fromEntries(
   ),
 );
 
+/** A column of a table: a member that is its own title, or a title and what to show. */
+export type Column<T> = (keyof T & string) | readonly [title: string, cell: (row: T) => Cell];
+
 /**
- * Formats rows of cells as aligned columns with a header; numbers are right-aligned. Control characters could
+ * Formats values as rows of aligned columns with a header; numbers are right-aligned. Control characters could
  * manipulate the terminal, and may be in data edited by hand, so each is replaced with U+FFFD.
- * @param titles a column whose title begins with `?` is left out if it is empty
+ * @param columns one whose title begins with `?` is left out if it is empty
  * @param paint colours a cell; the width counts visible characters only
  */
-export function table(
-  titles: readonly string[],
-  cells: readonly (readonly Cell[])[],
+export function table<T>(
+  values: readonly T[],
+  columns: readonly Column<T>[],
   paint: (text: string, column: string) => string = (text) => text,
 ): string {
-  const isShown = (_: unknown, at: number) =>
-    !titles[at]?.startsWith('?') || cells.some((row) => row[at] !== undefined);
-  const head = titles.filter(isShown).map((title) => title.replace(/^\?/, ''));
-  const rows = cells.map((row) => row.filter(isShown));
+  const shown = columns
+    .map((column) => (typeof column === 'string' ? ([column, (row: T) => row[column] as Cell] as const) : column))
+    .filter(([title, cell]) => !title.startsWith('?') || values.some((row) => cell(row) !== undefined));
+  const head = shown.map(([title]) => title.replace(/^\?/, ''));
+  const rows = values.map((row) => shown.map(([, cell]) => cell(row)));
   const isNumeric = (column: number) => rows.every((row) => typeof row[column] !== 'string');
   const made = new Table({
     chars: { ...PLAIN, middle: '  ' },
@@ -78,3 +82,9 @@ export const preciseTimeText = timeFormat('2030-12-31T00:00:00.000');
 
 /** Formats the times in a sentence, as `timeText` does. */
 export const withTimeTexts = (sentence: string): string => withTimes(sentence, (time) => timeText(time)).join('');
+
+/** The column for the last use of a key or a secret. */
+export const LAST_USED: Column<{ readonly lastUsedAt?: string | undefined }> = [
+  'last used',
+  ({ lastUsedAt }) => (lastUsedAt === undefined ? 'never' : timeText(lastUsedAt)),
+];

@@ -5,11 +5,15 @@ import { UNITS } from '../clients.ts';
 
 /** Parses values that an operator types. */
 
-/** Reads a numeric plan field. `none` removes an optional one. @throws {InvalidArgumentError} */
+/**
+ * Reads a numeric plan field. `none` removes an optional one. It is not null, which Commander would turn into an empty
+ * string.
+ * @throws {InvalidArgumentError}
+ */
 export const planNumber =
-  (field: PlanField) =>
+  (field: PlanField, isOptional = whenAbsent(field) !== undefined) =>
   (text: string): number | 'none' => {
-    if (text === 'none' && whenAbsent(field) !== undefined) return text;
+    if (text === 'none' && isOptional) return text;
     const value = parseField(field, text);
     if (typeof value === 'number') return value;
     throw new InvalidArgumentError(`It must be ${rangeOf(field)}.`);
@@ -18,11 +22,8 @@ export const planNumber =
 /** @throws {InvalidArgumentError} for an invalid limit */
 export const limit = planNumber('minute') as (text: string) => number;
 
-/**
- * A limit, or `none` to remove the key's own limit. The result is not null, which Commander would turn into an empty
- * string.
- */
-export const limitOrNone = (text: string): number | 'none' => (text === 'none' ? text : limit(text));
+/** A limit, or `none` to remove the key's own limit. */
+export const limitOrNone = planNumber('minute', true);
 
 /** The value to send: null removes a limit; undefined, if the option was not given, changes nothing. */
 export const orNull = (value: number | 'none' | undefined): number | null | undefined =>
@@ -52,9 +53,6 @@ export const TAG_FILTER = [
   '--tag <name=value>',
   'limit to keys with this tag; if repeated, keys must have all of the tags',
 ] as const;
-
-/** The option --reason. The session sends it with each change. */
-export const REASON = ['--reason <text>', 'the reason; recorded in the audit log'] as const;
 
 /** Collects tag names. @throws {InvalidArgumentError} for anything else */
 export function tagName(text: string, before: readonly string[] = []): string[] {

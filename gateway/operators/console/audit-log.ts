@@ -42,8 +42,8 @@ const SPECS: readonly FilterSpec[] = [
   { name: 'actor', label: 'Who', placeholder: 'full name' },
   { name: 'action', label: 'Action', options: Object.entries(ACTION_WORDS) },
   { name: 'target', label: 'Target', placeholder: 'name or id of a key, token or plan' },
-  { name: 'from', label: 'From', type: 'time' },
-  { name: 'to', label: 'To', type: 'time' },
+  { name: 'from', label: 'From', type: 'datetime-local' },
+  { name: 'to', label: 'To', type: 'datetime-local' },
 ];
 
 /** Shows the entries that the URL selects. */

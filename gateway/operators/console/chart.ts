@@ -74,7 +74,7 @@ export function Chart(props: ChartProps) {
     <${Card} title=${title} actions=${actions}>
     <figure class="chart">
       <figcaption>
-        <span class="legend">
+        <span class="legend note">
           ${at !== undefined && html`<time>${timeText(at, step)}</time>`}
           ${series.map(
             ({ label, color, kind, values }) =>
@@ -86,11 +86,11 @@ export function Chart(props: ChartProps) {
       <div class="plot" ref=${place} aria-hidden="true"></div>
       ${
         marks.length > 0 &&
-        html`<ul class="marks">
+        html`<ul class="marks note">
           ${marks.map(({ at, text }) => html`<li><time>${timeText(at, 'minute')}</time> ${text}</li>`)}
         </ul>`
       }
-      <details class="as-table">
+      <details class="as-table note">
         <summary>${title} as a table</summary>
         <${AsTable} ...${props} />
       </details>

@@ -1,7 +1,7 @@
 import { render } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { author, keptToken, refresh, rememberAuthor, tokenName } from './api.ts';
-import { type Content, html } from './parts.ts';
+import { type Content, html, Input, type InputSpec } from './parts.ts';
 
 /**
  * Dialogs with text, fields and an action to confirm, of which only one is open at a time; and messages about finished
@@ -157,26 +157,22 @@ function faultsOf(thrown: Error, fields: readonly FieldSpec[]): typeof NO_FAULTS
 }
 
 /** A labelled field with a hint, or with an error in place of the hint. */
-export interface FieldSpec {
-  readonly name: string;
-  readonly label: string;
+export interface FieldSpec extends Omit<InputSpec, 'type'> {
   readonly hint?: Content;
   readonly value?: string;
   /** `boxes` allows any number of the options. A field with options and another type is a choice of one. */
-  readonly type?: 'text' | 'datetime-local' | 'number' | 'boxes';
-  /** Each option is `[value, label]`. */
-  readonly options?: readonly (readonly [string, string])[];
-  readonly maxlength?: number;
+  readonly type?: InputSpec['type'] | 'boxes';
 }
 
 function Field({ field, fault }: { field: FieldSpec; fault?: string | undefined }) {
-  const { name, label, hint, type } = field;
+  const { name, label, hint, type, value = '' } = field;
   const [id, noteId] = [`field-${name}`, `note-${name}`];
   const note = html`<span id=${noteId} class=${fault === undefined ? 'note' : 'note fault'}>${fault ?? hint}</span>`;
   if (type === 'boxes')
     return html`<fieldset class="field" aria-describedby=${noteId}><legend>${label}</legend>${boxesOf(field)}${note}</fieldset>`;
-  const attributes = { id, name, 'aria-describedby': noteId, 'aria-invalid': fault === undefined ? undefined : 'true' };
-  return html`<div class="field"><label for=${id}>${label}</label>${inputOf(field, attributes)}${note}</div>`;
+  return html`<div class="field"><label for=${id}>${label}</label>
+    <${Input} field=${field} value=${value} id=${id} aria-describedby=${noteId} aria-invalid=${fault === undefined ? undefined : 'true'} />${note}
+  </div>`;
 }
 
 const boxesOf = ({ name, value = '', options = [] }: FieldSpec) => html`
@@ -189,18 +185,6 @@ const boxesOf = ({ name, value = '', options = [] }: FieldSpec) => html`
     )}
   </div>
 `;
-
-function inputOf({ value = '', type = 'text', options, maxlength }: FieldSpec, attributes: object) {
-  if (options === undefined) {
-    const kind = type === 'number' ? { type: 'text', inputMode: 'numeric' } : { type };
-    return html`<input ...${attributes} ...${kind} autocomplete="off" maxlength=${maxlength} defaultValue=${value} />`;
-  }
-  return html`
-    <select ...${attributes}>
-      ${options.map(([key, text]) => html`<option value=${key} selected=${key === value}>${text}</option>`)}
-    </select>
-  `;
-}
 
 /** The fields for who makes a change and why. A named token already answers the first question. */
 export const who = (reason = ''): readonly FieldSpec[] => [

@@ -1,13 +1,13 @@
 import type { DoctorAnswer, SeenFinding, TrafficAnswer } from '../api/answers.ts';
 import { bodyOf, type Polled, refresh, usePolled, useTrouble } from './api.ts';
-import { Card, type Column, type Content, Facts, html, Missing, Table, When } from './parts.ts';
+import { Card, type Column, type Content, Facts, html, Missing, TableCard, When } from './parts.ts';
 import { counted, milliseconds, number, tableFieldInWords, upperFirst } from './words.ts';
 
 /** The health of everything that the gateway depends on. */
 
 const COLUMNS: readonly Column<SeenFinding>[] = [
   { title: 'What', show: ({ about }) => html`<span class="wordy">${about}</span>` },
-  { title: 'State', show: ({ status }) => html`<span class=${`badge ${status}`}>${upperFirst(status)}</span>` },
+  { title: 'State', show: ({ status }) => stated(status, upperFirst(status)) },
   { title: 'Found', show: ({ found }) => html`<span class="wordy">${found}</span>` },
   { title: 'Since', show: ({ since }) => html`<${When} at=${since} none="–" />` },
   { title: 'What to do', show: ({ advice }) => html`<span class="wordy">${advice ?? '–'}</span>` },
@@ -39,10 +39,8 @@ export function HealthPage() {
     </div>
     <${CoresCard} ...${state} />
     ${state.value?.workers !== undefined && html`<${WorkersCard} state=${state.value} each=${state.value.workers.each} />`}
-    <${Card} title="Checks" actions=${again}>
-      <${Table} label="Checks" columns=${COLUMNS} rows=${findings} fault=${checks.fault}
-        idOf=${({ about, found }: SeenFinding) => about + found} empty="Nothing has been checked." />
-    <//>
+    <${TableCard} title="Checks" actions=${again} columns=${COLUMNS} rows=${findings} fault=${checks.fault}
+      idOf=${({ about, found }: SeenFinding) => about + found} empty="Nothing has been checked." />
   `;
 }
 
@@ -51,11 +49,7 @@ function SilentGateway({ since, again }: { since: Date; again: Content }) {
     ...{ about: 'this gateway', status: 'unknown', found: 'does not respond', since: since.toISOString() },
     advice: 'Check its process and its log. The state of everything else is unknown until it responds.',
   };
-  return html`
-    <${Card} title="Checks" actions=${again}>
-      <${Table} label="Checks" columns=${COLUMNS} rows=${[finding]} idOf=${({ about }: SeenFinding) => about} />
-    <//>
-  `;
+  return html`<${TableCard} title="Checks" actions=${again} columns=${COLUMNS} rows=${[finding]} idOf=${({ about }: SeenFinding) => about} />`;
 }
 
 /** Merges the doctor's findings with the failed quick checks, which run more often. The worst ones come first. */
@@ -81,25 +75,22 @@ const findingOfWorker = (state: TrafficAnswer, worker: number): SeenFinding | un
 const isRunning = (state: TrafficAnswer, { worker, pid }: Worker): boolean =>
   pid !== undefined && findingOfWorker(state, worker) === undefined;
 
-const Found = ({ status, found, since }: SeenFinding) => html`
-  <span class=${`badge ${status}`}>${upperFirst(status)}</span> since <${When} at=${since} />
-  <span class="wordy">It ${found}</span>
+/** A badge and, if it is known, since when. */
+const stated = (look: string, text: string, since?: string) => html`
+  <span class=${`badge ${look}`}>${text}</span> ${since !== undefined && html`since <${When} at=${since} />`}
 `;
+
+const foundInWords = ({ status, found, since }: SeenFinding) =>
+  html`${stated(status, upperFirst(status), since)} <span class="wordy">It ${found}</span>`;
 
 function Gateway(state: TrafficAnswer) {
   const { mode, modeSince, since, workers, totals } = state;
   const finding = findingOfRedis(state);
-  const isLocal = mode === 'local';
-  const [badge, text] = isLocal ? ['fault', 'Local'] : finding ? ['unknown', 'Unknown'] : ['good', 'Exact'];
-  const from = isLocal ? modeSince : finding?.since;
-  const decisions = html`
-    <span class=${`badge ${badge}`}>${text}</span>
-    ${from !== undefined && html` since <${When} at=${from} />`}
-  `;
+  const exact = finding ? stated('unknown', 'Unknown', finding.since) : stated('good', 'Exact');
+  const decisions = mode === 'local' ? stated('fault', 'Local', modeSince) : exact;
   const running = workers?.each.filter((one) => isRunning(state, one)).length;
-  const serving =
-    workers &&
-    html`<span class=${`badge ${running === workers.wanted ? 'good' : 'warning'}`}>${running} of ${workers.wanted} workers running</span>`;
+  const look = running === workers?.wanted ? 'good' : 'warning';
+  const serving = workers && stated(look, `${running} of ${workers.wanted} workers running`);
   const facts = [
     ['Decisions', decisions],
     ['Started', html`<${When} at=${since} />`],
@@ -188,9 +179,8 @@ function CoresCard({ value: state, fault }: Polled<TrafficAnswer>) {
     },
   ];
   return html`
-    <${Card} title="Cores">
-      <${Table} label="Cores" columns=${columns} rows=${state?.cores} fault=${fault} idOf=${({ origin }: Core) => origin}
-        empty="No name in CORE_URL resolves to an address." />
+    <${TableCard} title="Cores" columns=${columns} rows=${state?.cores} fault=${fault} idOf=${({ origin }: Core) => origin}
+      empty="No name in CORE_URL resolves to an address.">
       ${state !== undefined && html`<p class="note">${coverage(state)} Requests shed under load since the start: ${number(state.totals.shed)}.</p>`}
     <//>
   `;
@@ -205,10 +195,10 @@ function coverage({ workers, processes }: TrafficAnswer): string {
 
 function CoreState({ core: { origin, state, seenBy, since, reason }, of }: { core: Core; of: TrafficAnswer }) {
   const finding = findingAbout(of, `core ${origin}`);
-  if (finding !== undefined && state !== 'out') return html`<${Found} ...${finding} />`;
+  if (finding !== undefined && state !== 'out') return foundInWords(finding);
   const [badge, text] = CORE_STATES[state];
   return html`
-    <span class=${`badge ${badge}`}>${text}</span>
+    ${stated(badge, text)}
     ${seenBy < of.processes && state !== 'up' && html` <span class="note">in ${seenBy} of ${of.processes} workers</span>`}
     ${state !== 'unproven' && state !== 'silent' && html` since <${When} at=${since} />`}
     ${reason !== undefined && html`<span class="wordy">${reason}</span>`}
@@ -227,9 +217,7 @@ function RedisFacts(state: TrafficAnswer) {
     ['Redis', MODES[mode]],
     [
       'Connection',
-      finding !== undefined && isWell
-        ? html`<${Found} ...${finding} />`
-        : html`<span class=${`badge ${isWell ? 'good' : 'fault'}`}>${text}</span>${since !== undefined && html` since <${When} at=${since} />`}`,
+      finding !== undefined && isWell ? foundInWords(finding) : stated(isWell ? 'good' : 'fault', text, since),
     ],
     [
       'Last decision',
@@ -246,13 +234,9 @@ const workerColumns = (state: TrafficAnswer): readonly Column<Worker>[] => [
     title: 'State',
     show({ worker, pid, isStarting }) {
       const finding = findingOfWorker(state, worker);
-      if (pid !== undefined && finding !== undefined) return html`<${Found} ...${finding} />`;
-      const [badge, text] = isStarting
-        ? ['warning', 'Starting']
-        : pid === undefined
-          ? ['fault', 'Not running']
-          : ['good', 'Running'];
-      return html`<span class=${`badge ${badge}`}>${text}</span>`;
+      if (pid !== undefined && finding !== undefined) return foundInWords(finding);
+      if (isStarting) return stated('warning', 'Starting');
+      return pid === undefined ? stated('fault', 'Not running') : stated('good', 'Running');
     },
   },
   { title: 'Since', show: ({ since }) => html`<${When} at=${since} />` },
@@ -260,8 +244,5 @@ const workerColumns = (state: TrafficAnswer): readonly Column<Worker>[] => [
 ];
 
 /** Shown only if there are several workers. */
-const WorkersCard = ({ state, each }: { state: TrafficAnswer; each: readonly Worker[] }) => html`
-  <${Card} title="Workers">
-    <${Table} label="Workers" columns=${workerColumns(state)} rows=${each} idOf=${({ worker }: Worker) => worker} empty="" />
-  <//>
-`;
+const WorkersCard = ({ state, each }: { state: TrafficAnswer; each: readonly Worker[] }) =>
+  html`<${TableCard} title="Workers" columns=${workerColumns(state)} rows=${each} idOf=${({ worker }: Worker) => worker} empty="" />`;

@@ -24,7 +24,7 @@ import {
   Missing,
   Stale,
   State,
-  Table,
+  TableCard,
   TagChips,
   When,
 } from './parts.ts';
@@ -191,12 +191,7 @@ function KeySecrets(key: KeyView) {
     },
   ];
   const add = html`<${ActionButton} kind="small" onClick=${() => askForSecret(key)}>Add a secret<//>`;
-  return html`
-    <${Card} title="Secrets" actions=${add}>
-      <${Table} label="Secrets" columns=${columns} rows=${key.secrets}
-        empty="There is no working secret left. Add one." />
-    <//>
-  `;
+  return html`<${TableCard} title="Secrets" actions=${add} columns=${columns} rows=${key.secrets} empty="There is no working secret left. Add one." />`;
 }
 
 const fieldsOf = (secret?: SecretView): FieldSpec[] => [

@@ -10,7 +10,7 @@ import type {
 import { firstFilled } from '../clients.ts';
 import { bodyOf, usePolled } from './api.ts';
 import { Chart, lastInWords, type Mark, type Series, timesUpTo, useTimeRange } from './chart.ts';
-import { Card, type Column, html, KeyLink, Meter, Missing, markOf, StateOf, Table } from './parts.ts';
+import { type Column, html, KeyLink, Meter, Missing, markOf, StateOf, TableCard } from './parts.ts';
 import {
   clock,
   counted,
@@ -133,10 +133,8 @@ function BusiestKeys() {
     firstFilled<TopAnswer>(bodyOf, '/keys/top', { limit: SHOWN }, ({ keys }) => keys),
   );
   return html`
-    <${Card} title="Busiest keys" actions=${html`<span class="note">last ${value?.minutes ?? 5} minutes</span>`}>
-      <${Table} label="Busiest keys" columns=${LOUD} rows=${value?.keys} fault=${fault}
-        empty="No key sent a request in this period." />
-    <//>
+    <${TableCard} title="Busiest keys" actions=${html`<span class="note">last ${value?.minutes ?? 5} minutes</span>`}
+      columns=${LOUD} rows=${value?.keys} fault=${fault} empty="No key sent a request in this period." />
   `;
 }
 
@@ -154,9 +152,7 @@ function NearTheirLimit() {
   );
   const more = value?.next !== undefined && html`<a href="/console/keys?near=80">All of them</a>`;
   return html`
-    <${Card} title="Near their day limit" actions=${more || html`<span class="note">80 % or more used</span>`}>
-      <${Table} label="Near their day limit" columns=${NEAR} rows=${value?.keys} fault=${fault}
-        empty="No key has used 80 % of its day limit." />
-    <//>
+    <${TableCard} title="Near their day limit" actions=${more || html`<span class="note">80 % or more used</span>`}
+      columns=${NEAR} rows=${value?.keys} fault=${fault} empty="No key has used 80 % of its day limit." />
   `;
 }

@@ -53,12 +53,22 @@ export const When = ({ at, none }: { at: string | undefined; none?: string }) =>
     ? html`<span class="note">${none}</span>`
     : html`<time datetime=${at} title=${exactTime(at)}>${clock(at)}</time> <span class="note">${relative(at)}</span>`;
 
-export const Card = ({ title, actions, children }: { title: string; actions?: Content; children: Content }) => html`
+interface CardProps {
+  readonly title: string;
+  readonly actions?: Content;
+  readonly children?: Content;
+}
+
+export const Card = ({ title, actions, children }: CardProps) => html`
   <section class="card" aria-label=${title}>
     <div class="card-head"><h2>${title}</h2>${actions}</div>
     ${children}
   </section>
 `;
+
+/** A card with a table, which has the same title. */
+export const TableCard = <T>({ title, actions, children, ...table }: Omit<TableProps<T>, 'label'> & CardProps) =>
+  html`<${Card} title=${title} actions=${actions}><${Table} label=${title} ...${table} />${children}<//>`;
 
 /** Shows pairs of a name and a fact. */
 export const Facts = ({ of }: { of: readonly (readonly [name: Content, fact: Content])[] }) =>
@@ -205,16 +215,36 @@ export const roleInWords = (role: string): string => ROLE_WORDS[role as Role]?.s
 /** Who is logged in; undefined until the gateway has responded. */
 export const Caller = createContext<CallerAnswer | undefined>(undefined);
 
-/** A filter of a list, kept in the URL of the page. Without a type it is text. */
-export interface FilterSpec {
+/** A field of a form. */
+export interface InputSpec {
   readonly name: string;
   readonly label: string;
-  readonly type?: 'time' | 'date';
+  readonly type?: 'search' | 'number' | 'datetime-local' | 'date';
+  readonly maxlength?: number;
   readonly placeholder?: string;
   /** Suggested values. Others can be typed. */
   readonly suggestions?: readonly string[];
-  /** The only possible values, as `[value, label]`. Choosing one applies it at once. */
+  /** The only possible values, as `[value, label]`. */
   readonly options?: readonly (readonly [string, string])[];
+}
+
+/** @param value the value at first and after a reset */
+export function Input({ field, value, ...attributes }: { field: InputSpec; value: string } & object) {
+  const { name, type = 'text', maxlength, placeholder, suggestions, options } = field;
+  if (options !== undefined)
+    return html`<select name=${name} ...${attributes}>
+      ${options.map(([one, text]) => html`<option value=${one} defaultSelected=${one === value}>${text}</option>`)}
+    </select>`;
+  const kind = type === 'number' ? { type: 'text', inputMode: 'numeric' } : { type };
+  const list = suggestions && `suggestions-${name}`;
+  return html`
+    <input name=${name} ...${kind} ...${attributes} autocomplete="off" maxlength=${maxlength} list=${list} placeholder=${placeholder} defaultValue=${value} />
+    ${suggestions && html`<datalist id=${list}>${suggestions.map((one) => html`<option value=${one} />`)}</datalist>`}
+  `;
+}
+
+/** A filter of a list, kept in the URL of the page. An option applies at once. */
+export interface FilterSpec extends InputSpec {
   /** The label of the empty choice; `Any` by default. */
   readonly otherwise?: string;
 }
@@ -240,8 +270,13 @@ export function Filters({ specs, route: { page, query } }: { specs: readonly Fil
     navigate(addressOf(page, Object.fromEntries(given.filter(([, value]) => value !== ''))), 'replace');
   };
   const isTime = ({ type }: FilterSpec) => type !== undefined;
-  const labelled = (spec: FilterSpec) =>
-    html`<label class="filter">${spec.label}${inputOf(spec, typedOf(spec, query.get(spec.name) ?? ''))}</label>`;
+  const labelled = (spec: FilterSpec) => {
+    const { label, options, otherwise = 'Any' } = spec;
+    const field = { type: 'search', maxlength: 200, ...spec, options: options && [['', otherwise], ...options] };
+    return html`<label class="filter note">${label}
+      <${Input} field=${field} value=${typedOf(spec, query.get(spec.name) ?? '')} step="1" spellcheck=${false} onChange=${options && choose} />
+    </label>`;
+  };
   return html`
     <form class="filters" ref=${form} onSubmit=${submit}>
       ${specs.filter((spec) => !isTime(spec)).map(labelled)}
@@ -254,31 +289,15 @@ export function Filters({ specs, route: { page, query } }: { specs: readonly Fil
   `;
 }
 
-/** @param value the value after a reset */
-function inputOf({ name, type, placeholder, suggestions, options, otherwise = 'Any' }: FilterSpec, value: string) {
-  if (type !== undefined)
-    return html`<input name=${name} type=${type === 'time' ? 'datetime-local' : type} step="1" defaultValue=${value} />`;
-  if (options !== undefined)
-    return html`<select name=${name} onChange=${choose}>
-      <option value="">${otherwise}</option>
-      ${options.map(([one, text]) => html`<option value=${one} defaultSelected=${one === value}>${text}</option>`)}
-    </select>`;
-  const list = suggestions && `filter-${name}`;
-  return html`
-    <input name=${name} type="search" autocomplete="off" spellcheck=${false} maxlength="200" list=${list} placeholder=${placeholder} defaultValue=${value} />
-    ${suggestions && html`<datalist id=${list}>${suggestions.map((one) => html`<option value=${one} />`)}</datalist>`}
-  `;
-}
-
 const choose = ({ target }: Event) => (target as HTMLSelectElement).form?.requestSubmit();
 
 /** Formats a filter for its field. An invalid time leaves the field empty; the gateway rejects the one in the URL. */
 const typedOf = ({ type }: FilterSpec, value: string): string =>
-  type === 'time' ? (Number.isNaN(Date.parse(value)) ? '' : toLocal(value)) : value;
+  type === 'datetime-local' ? (Number.isNaN(Date.parse(value)) ? '' : toLocal(value)) : value;
 
 /** A time that was not edited is kept, because its field shows neither milliseconds nor the offset from UTC. */
 function filterOf(spec: FilterSpec, typed: string, before: string): string {
-  if (spec.type !== 'time') return searchText(typed).text;
+  if (spec.type !== 'datetime-local') return searchText(typed).text;
   return Date.parse(typed) === Date.parse(typedOf(spec, before)) ? before : (toIso(typed) ?? '');
 }
 

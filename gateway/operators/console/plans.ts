@@ -17,7 +17,7 @@ import { ApiError, callApi, type Polled, usePolled } from './api.ts';
 import { AuditCard, Changes, viaInWords } from './audit-log.ts';
 import { ask, askedOf, FieldFaults, type FieldSpec, notify, type Values, who } from './dialog.ts';
 import { rejectedInWords } from './health.ts';
-import { ActionButton, BanNote, Card, type Column, html, Table, When } from './parts.ts';
+import { ActionButton, BanNote, type Column, html, TableCard, When } from './parts.ts';
 import {
   counted,
   fieldInWords,
@@ -41,10 +41,8 @@ export function PlansPage() {
     <h1>Plans</h1>
     <p class="note">Every gateway applies a change within a second. You review the difference before anything is changed.</p>
     ${rejected.map((one) => html`<p class="notice bad" role="status">${rejectedInWords(one)}</p>`)}
-    <${Card} title="In force">
-      <${Table} label="In force" columns=${COLUMNS} rows=${plans.value && Object.entries(plans.value)} fault=${plans.fault}
-        idOf=${([plan]: NamedPlan) => plan} />
-    <//>
+    <${TableCard} title="In force" columns=${COLUMNS} rows=${plans.value && Object.entries(plans.value)} fault=${plans.fault}
+      idOf=${([plan]: NamedPlan) => plan} />
     <${PlanHistory} history=${history} />
     <${AuditCard} asked=${{ action: 'plan.change' }} />
   `;
@@ -91,12 +89,7 @@ function PlanHistory({ history }: { history: Polled<HistoryAnswer> }) {
         html`<${ActionButton} kind="small" onClick=${() => askForRollback(change)}>Roll back<//>`,
     },
   ];
-  return html`
-    <${Card} title="Changes">
-      <${Table} label="Changes" columns=${columns} rows=${rows} fault=${history.fault}
-        empty="No plan has been changed yet." />
-    <//>
-  `;
+  return html`<${TableCard} title="Changes" columns=${columns} rows=${rows} fault=${history.fault} empty="No plan has been changed yet." />`;
 }
 
 const What = ({ action, changes }: PlanChangeView) => html`

@@ -44,8 +44,8 @@ const SPECS: readonly FilterSpec[] = [
   { name: 'status', label: 'Status', suggestions: STATUSES, placeholder: '429 or 4xx' },
   { name: 'code', label: 'Error code', suggestions: CODES },
   { name: 'q', label: 'Contains', placeholder: 'id, path, address' },
-  { name: 'from', label: 'From', type: 'time' },
-  { name: 'to', label: 'To', type: 'time' },
+  { name: 'from', label: 'From', type: 'datetime-local' },
+  { name: 'to', label: 'To', type: 'datetime-local' },
 ];
 
 /** Lists the last requests on all gateways, or those that the URL selects. */
@@ -289,24 +289,25 @@ function Links({ of: request, leadsToKey }: RequestDetailsProps) {
   );
 }
 
-const OUTCOMES: Readonly<Record<string, string>> = {
-  admitted: 'Admitted',
-  refused: 'Refused',
-  banned: 'Banned',
-  forbidden: 'Not in scope',
-  unknown: 'Unknown key',
-  disabled: 'Key disabled',
-  expired: 'Key expired',
-  elsewhere: 'Other network',
-  malformed: 'No valid key',
-  shed: 'Shed under load',
-  unavailable: 'Redis unavailable',
-  unusable: 'Key unreadable',
-  reference: 'Reference file',
-  own: 'Answered by the gateway',
-  invalid: 'Invalid request',
-  failed: 'Failed',
-  left: 'Client disconnected',
+/** What each outcome is called, and the anchor of its section in the runbook. */
+const OUTCOMES: Readonly<Record<string, readonly [text: string, section?: string]>> = {
+  admitted: ['Admitted'],
+  refused: ['Refused', 'a-client-complains-of-429'],
+  banned: ['Banned', 'a-client-complains-of-429'],
+  forbidden: ['Not in scope'],
+  unknown: ['Unknown key', 'gatewayunknownkeys'],
+  disabled: ['Key disabled'],
+  expired: ['Key expired'],
+  elsewhere: ['Other network', 'gatewaysecretelsewhere'],
+  malformed: ['No valid key'],
+  shed: ['Shed under load', 'gatewayshedding'],
+  unavailable: ['Redis unavailable', 'gatewaydecisionslocal'],
+  unusable: ['Key unreadable', 'gatewaykeydatabad'],
+  reference: ['Reference file'],
+  own: ['Answered by the gateway'],
+  invalid: ['Invalid request'],
+  failed: ['Failed'],
+  left: ['Client disconnected'],
 };
 
 const LEFT = 499;
@@ -315,7 +316,7 @@ const LEFT = 499;
 function outcomeOf({ status, outcome, decision }: RequestView): { readonly text: string; readonly look: string } {
   if (status === undefined) return { text: 'In progress', look: '' };
   if (status === LEFT) return { text: 'Client disconnected', look: 'warning' };
-  const text = OUTCOMES[outcome] ?? outcome;
+  const [text] = OUTCOMES[outcome] ?? [outcome];
   if (outcome === 'admitted' && status >= 500) return { text: 'Failed', look: 'fault' };
   if (decision?.shadow !== undefined) return { text: 'Over the limit, in shadow mode', look: 'warning' };
   if (status < 400 || outcome === 'admitted') return { text, look: 'good' };
@@ -347,18 +348,8 @@ function runbookPageOf({ status, outcome, code }: RequestView): string | undefin
   if (status === undefined || status === LEFT || status < 400) return undefined;
   // The core refused the request, so the client must change it.
   if (outcome === 'admitted' && status < 500) return undefined;
-  return OF_OUTCOMES[outcome] ?? OF_CODES[code ?? ''];
+  return OUTCOMES[outcome]?.[1] ?? OF_CODES[code ?? ''];
 }
-
-const OF_OUTCOMES: Readonly<Record<string, string>> = {
-  refused: 'a-client-complains-of-429',
-  banned: 'a-client-complains-of-429',
-  unknown: 'gatewayunknownkeys',
-  elsewhere: 'gatewaysecretelsewhere',
-  shed: 'gatewayshedding',
-  unavailable: 'gatewaydecisionslocal',
-  unusable: 'gatewaykeydatabad',
-};
 
 const OF_CODES: Readonly<Record<string, string>> = {
   rate_limit_exceeded: 'gatewayunknownkeys',

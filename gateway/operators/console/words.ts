@@ -1,5 +1,6 @@
 import { PLAN_FIELDS, type PlanField } from '../../limiter/plans.ts';
-import { banInWords, inLargestUnit, type RunningBan } from '../clients.ts';
+import type { BanView } from '../api/answers.ts';
+import { banInWords, inLargestUnit } from '../clients.ts';
 
 /** Formats names, numbers and times for the reader. */
 
@@ -70,7 +71,7 @@ export function relative(text: string): string {
 }
 
 /** Describes an active ban, starting with its expiry, as the command line does. */
-export const runningBan = (ban: RunningBan): string => `until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
+export const runningBan = (ban: BanView): string => `until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
 
 /** Converts a local time from an input field to ISO 8601; `toLocal` converts it back, to the second. */
 export const toIso = (local: string | undefined): string | undefined => local && new Date(local).toISOString();

@@ -8,7 +8,7 @@ import { AdminError } from '../admin-client.ts';
 import type { Command } from '../command.ts';
 import { findKey } from '../key.ts';
 import type { Session } from '../session.ts';
-import { table, timeText, withTimeTexts } from '../text.ts';
+import { type Column, table, timeText, withTimeTexts } from '../text.ts';
 import { count, time } from '../values.ts';
 
 type Filter = Readonly<Partial<Record<'actor' | 'action' | 'target' | 'from' | 'to', string>>>;
@@ -17,8 +17,7 @@ const SHOWN = 50;
 
 export function add(program: Command, session: Session): void {
   program
-    .command('activity')
-    .description('show the audit log: who changed keys, bans, plans and tokens, when and why')
+    .sub('activity', 'show the audit log: who changed keys, bans, plans and tokens, when and why')
     .option('--actor <name>', 'only entries by this person or program')
     .addOption(new Option('--action <action>', 'only entries with this action').choices(ACTIONS))
     .option('--target <key>', 'only entries about this key (by its id or name), plan or token')
@@ -64,14 +63,10 @@ async function targetOf(session: Session, given: string): Promise<{ id: string; 
 
 function describeActivity(entries: readonly ActivityView[]): string {
   if (entries.length === 0) return 'The audit log has no such entries.';
-  const rows = entries.map(({ at, actor, action, target, targetName, via, changes, reason }) => [
-    timeText(at),
-    actor,
-    action,
-    targetName === undefined || targetName === target ? target : `${target} (${targetName})`,
-    via,
-    withTimeTexts(changesInWords(changes)) || '-',
-    reason || '-',
-  ]);
-  return table(['at', 'actor', 'action', 'target', 'via', 'changes', 'reason'], rows);
+  const named = ({ target, targetName = target }: ActivityView) =>
+    targetName === target ? target : `${target} (${targetName})`;
+  const changed = ({ changes }: ActivityView) => withTimeTexts(changesInWords(changes)) || '-';
+  const why: Column<ActivityView> = ['reason', ({ reason }) => reason || '-'];
+  const at: Column<ActivityView> = ['at', ({ at }) => timeText(at)];
+  return table(entries, [at, 'actor', 'action', ['target', named], 'via', ['changes', changed], why]);
 }

@@ -12,8 +12,7 @@ import { harmless } from '../text.ts';
 /** Adds `backup`. Each page is written as it arrives. */
 export function add(program: Command, session: Session): void {
   const backup = program
-    .command('backup')
-    .description('write all keys and the plan table to standard output, for `restore`')
+    .sub('backup', 'write all keys and the plan table to standard output, for `restore`')
     .option(
       '--resume <file>',
       'a backup that was cut off: copy its contents, and continue after its last complete line',

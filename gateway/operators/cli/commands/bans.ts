@@ -1,33 +1,25 @@
 import type { BansAnswer, KeySummary } from '../../api/answers.ts';
 import type { Command } from '../command.ts';
-import { describeBans, KEY } from '../key.ts';
+import { describeBans } from '../key.ts';
 import type { Session } from '../session.ts';
-import { REASON, seconds } from '../values.ts';
+import { seconds } from '../values.ts';
 import { onKey } from './keys.ts';
 
 export function add(program: Command, session: Session): void {
-  const bans = program.command('bans').description('list, lift and set bans');
+  const bans = program.sub('bans', 'list, lift and set bans');
+
+  bans.sub('list', 'list active bans').action(async () => {
+    const running: KeySummary[] = [];
+    for await (const { bans } of session.parts<BansAnswer>('/bans')) running.push(...bans);
+    session.print({ bans: running }, () => (running.length === 0 ? 'No key is banned.' : describeBans(running)));
+  });
 
   bans
-    .command('list')
-    .description('list active bans')
-    .action(async () => {
-      const running: KeySummary[] = [];
-      for await (const { bans } of session.parts<BansAnswer>('/bans')) running.push(...bans);
-      session.print({ bans: running }, () => (running.length === 0 ? 'No key is banned.' : describeBans(running)));
-    });
+    .sub('lift <key>', 'lift the ban on a key and clear its strikes; the key works again within a second')
+    .change((key: string) => onKey(session, 'DELETE', key, '/ban'));
 
   bans
-    .command('lift')
-    .description('lift the ban on a key and clear its strikes; the key works again within a second')
-    .argument('<key>', KEY)
-    .option(...REASON)
-    .action((key: string) => onKey(session, 'DELETE', key, '/ban'));
-
-  bans
-    .command('set')
-    .description('ban a key for some time; this replaces an active ban')
-    .argument('<key>', KEY)
+    .sub('set <key>', 'ban a key for some time; this replaces an active ban')
     .requiredOption('--for <time>', 'how long, such as 90s, 15m, 24h or 7d', seconds)
     .requiredOption('--reason <text>', 'the reason; shown with the ban')
     .notes('\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything"')

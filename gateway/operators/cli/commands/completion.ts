@@ -21,8 +21,7 @@ export const PROGRAM_NAMES = Object.keys(packageFile.bin);
 
 export function add(program: Command, session: Session): void {
   program
-    .command('completion')
-    .description('print a script that completes commands, options and their values on Tab')
+    .sub('completion', 'print a script that completes commands, options and their values on Tab')
     .addArgument(new Argument('<shell>', 'the shell').choices(Object.keys(SHELLS)))
     .notes(`
 Examples; the first applies to the current shell, the others to new shells:

@@ -10,8 +10,7 @@ const ANSWER_WITHIN_MS = 5_000;
 
 export function add(program: Command, session: Session): void {
   program
-    .command('doctor')
-    .description('check what the gateway depends on (Redis, cores, plan table) and report what to fix')
+    .sub('doctor', 'check what the gateway depends on (Redis, cores, plan table) and report what to fix')
     .notes(
       '\nChanges nothing. Exits with 1 if there is a fault or something does not answer, otherwise with 0, even if there are warnings.',
     )

@@ -5,21 +5,19 @@ import type { Tags } from '../../../limiter/tags.ts';
 import type { IssuedKey, IssuedSecret, KeyView, ReindexAnswer, SecretView } from '../../api/answers.ts';
 import type { AdminRequest } from '../admin-client.ts';
 import type { Command } from '../command.ts';
-import { describeKey, describeKeys, findKey, KEY, pathOf, pathTo } from '../key.ts';
+import { describeKey, describeKeys, findKey, pathOf, pathTo } from '../key.ts';
 import { addExplain, addFind, addKeyLists } from '../key-lists.ts';
 import { type Found, findNamed, findToConfirm, isShortId, type Kind } from '../named.ts';
 import type { Session } from '../session.ts';
-import { table, timeText } from '../text.ts';
-import { lengthText, limit, limitOrNone, orNull, REASON, seconds, tag, tagName, time } from '../values.ts';
+import { type Column, LAST_USED, table, timeText } from '../text.ts';
+import { lengthText, limit, limitOrNone, orNull, seconds, tag, tagName, time } from '../values.ts';
 
 export function add(program: Command, session: Session): void {
-  const keys = program.command('keys').description('issue, show, change and revoke API keys');
+  const keys = program.sub('keys', 'issue, show, change and revoke API keys');
   addKeyLists(keys, session);
   addFind(keys, session);
   keys
-    .command('show')
-    .description('show a key: its limits, the current state of both buckets, its usage and its ban')
-    .argument('<key>', KEY)
+    .sub('show <key>', 'show a key: its limits, the current state of both buckets, its usage and its ban')
     .action((key: string) => onKey(session, 'GET', key));
   addIssuing(keys, session);
   addChanging(keys, session);
@@ -29,30 +27,27 @@ export function add(program: Command, session: Session): void {
 
 function addIssuing(keys: Command, session: Session): void {
   keys
-    .command('create')
-    .description('issue a key; the whole key is shown only once')
+    .sub('create', 'issue a key; the whole key is shown only once')
     .addOption(new Option('--plan <plan>', 'the plan of the key').choices(PLAN_NAMES).makeOptionMandatory())
     .requiredOption('--name <name>', 'the owner of the key')
     .option('--minute <requests>', "its own limit of requests per minute, instead of the plan's", limit)
     .option('--day <requests>', "its own limit of requests per day, instead of the plan's", limit)
     .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z', time)
     .option('--tag <name=value>', 'a tag to group keys by; can be repeated', tag)
-    .option(...REASON)
     .notes(`
 Examples:
   ctl keys create --plan pro --name acme --tag customer=acme --tag env=prod
   ctl keys create --plan enterprise --name big --minute 5000 --day 500000    this plan requires both`)
-    .action(async ({ expires, tag: tags, ...options }: { expires?: string; tag?: Tags }) => {
+    .change(async ({ expires, tag: tags, ...options }: { expires?: string; tag?: Tags }) => {
       const body = { ...options, expiresAt: expires, tags };
       showWholeKey(session, await session.call<IssuedKey>('POST', '/keys', body));
     });
 
   keys
-    .command('rotate')
-    .description(
+    .sub(
+      'rotate <key>',
       'replace a secret of a key; the new one is shown only once, and the old one works for the grace period',
     )
-    .argument('<key>', KEY)
     .requiredOption(
       '--grace <time>',
       'how long the old secret keeps working, such as 90s, 15m, 24h or 7d; 0 revokes it at once',
@@ -60,7 +55,6 @@ Examples:
     )
     .option('--secret <secret>', 'which secret to replace, by its id or name, if the key has several')
     .option('--expires <time>', 'when the new secret expires, such as 2030-12-31T00:00:00Z, or `never`', endTime)
-    .option(...REASON)
     .notes(`
 Examples:
   ctl keys rotate 4fXk20LmQa9z --grace 24h
@@ -68,7 +62,7 @@ Examples:
 
 The new secret has the name, scope, networks and expiry of the old one. Both count against the same limits.
 If the output was lost, rotate again: the unclaimed secret is replaced.`)
-    .action(async (key: string, { grace, secret, expires }: { grace: number; secret?: string; expires?: string }) => {
+    .change(async (key: string, { grace, secret, expires }: { grace: number; secret?: string; expires?: string }) => {
       const { id, title } = await findToConfirm(session, key, findKey);
       const replaced = secret === undefined ? undefined : await findToConfirm(session, secret, secretOf(id));
       const which = replaced === undefined ? 'Its secret' : `Its secret ${replaced.title}`;
@@ -81,8 +75,7 @@ If the output was lost, rotate again: the unclaimed secret is replaced.`)
     });
 
   keys
-    .command('reindex')
-    .description('add working keys that are missing from the list of keys')
+    .sub('reindex', 'add working keys that are missing from the list of keys')
     .notes(
       '\n`doctor` and `backup` report such keys. Keys go missing if gateway:keys in Redis is lost or edited by hand.',
     )
@@ -92,12 +85,9 @@ If the output was lost, rotate again: the unclaimed secret is replaced.`)
     });
 
   keys
-    .command('revoke')
-    .description('permanently revoke a key; its next request is refused')
-    .argument('<key>', KEY)
-    .option(...REASON)
+    .sub('revoke <key>', 'permanently revoke a key; its next request is refused')
     .notes('\nTo be able to undo this, use `keys disable` instead.')
-    .action(async (key: string) => {
+    .change(async (key: string) => {
       const { id, title } = await findToConfirm(session, key, findKey);
       await session.confirmForGood(`Permanently revoke ${title}?`);
       await session.call('DELETE', pathOf(id));
@@ -114,22 +104,19 @@ interface Changed {
 
 function addChanging(keys: Command, session: Session): void {
   keys
-    .command('set')
-    .description('change the name, plan, own limits or tags of a key; its buckets are not refilled')
-    .argument('<key>', KEY)
+    .sub('set <key>', 'change the name, plan, own limits or tags of a key; its buckets are not refilled')
     .option('--name <name>', 'the owner of the key')
     .addOption(new Option('--plan <plan>', 'the plan of the key').choices(PLAN_NAMES))
     .option('--minute <requests>', "its own limit of requests per minute; `none` restores the plan's", limitOrNone)
     .option('--day <requests>', "its own limit of requests per day; `none` restores the plan's", limitOrNone)
     .option('--tag <name=value>', 'a tag to add or change; can be repeated', tag)
     .option('--untag <name>', 'a tag to remove; can be repeated', tagName)
-    .option(...REASON)
     .notes(`
 Examples:
   ctl keys set 4fXk20LmQa9z --plan business
   ctl keys set 4fXk20LmQa9z --minute 500 --day none
   ctl keys set 4fXk20LmQa9z --tag env=test --untag customer`)
-    .action(async (key: string, { minute, day, tag: added, untag: removed, ...others }: Changed) => {
+    .change(async (key: string, { minute, day, tag: added, untag: removed, ...others }: Changed) => {
       const given = { ...others, minute: orNull(minute), day: orNull(day) };
       if (added === undefined && removed === undefined) return await onKey(session, 'PATCH', key, '', given);
       const path = await pathTo(session, key);
@@ -139,19 +126,16 @@ Examples:
     });
 
   keys
-    .command('expire')
-    .description('expire a key, now or at a given time; the expiry can be changed later')
-    .argument('<key>', KEY)
+    .sub('expire <key>', 'expire a key, now or at a given time; the expiry can be changed later')
     .argument(
       '[time]',
       'when it expires, such as 2030-12-31T00:00:00Z; default: now; `never` removes the expiry',
       endTime,
     )
-    .option(...REASON)
     .notes(
       '\nAn expiry in the past requires confirmation, or --yes without a terminal.\n\nExamples:\n  ctl keys expire 4fXk20LmQa9z 2030-12-31T00:00:00Z\n  ctl keys expire 4fXk20LmQa9z never',
     )
-    .action(async (key: string, at?: string) => {
+    .change(async (key: string, at?: string) => {
       const { id, title } = await findKey(session, key);
       if (at === undefined) await session.confirmChange(`Expire ${title} now?`);
       else if (Date.parse(at) <= Date.now())
@@ -164,31 +148,22 @@ Examples:
     });
 
   keys
-    .command('disable')
-    .description('refuse requests with a key until it is enabled again')
-    .argument('<key>', KEY)
-    .option(...REASON)
-    .action((key: string) => onKey(session, 'PATCH', key, '', { disabled: true }));
+    .sub('disable <key>', 'refuse requests with a key until it is enabled again')
+    .change((key: string) => onKey(session, 'PATCH', key, '', { disabled: true }));
 
   keys
-    .command('enable')
-    .description('enable a disabled key')
-    .argument('<key>', KEY)
-    .option(...REASON)
-    .action((key: string) => onKey(session, 'PATCH', key, '', { disabled: false }));
+    .sub('enable <key>', 'enable a disabled key')
+    .change((key: string) => onKey(session, 'PATCH', key, '', { disabled: false }));
 
   keys
-    .command('reset')
-    .description('fill both buckets of a key, and clear its ban, its place in line and its strikes')
-    .argument('<key>', KEY)
-    .option(...REASON)
+    .sub('reset <key>', 'fill both buckets of a key, and clear its ban, its place in line and its strikes')
     .notes(`
 The next ban on the key is as short as a first one. Its usage is kept. \`bans lift\` does the same without filling the
 buckets.
 
 Example:
   ctl keys reset 4fXk20LmQa9z --reason "their retry loop is fixed"`)
-    .action((key: string) => onKey(session, 'POST', key, '/reset'));
+    .change((key: string) => onKey(session, 'POST', key, '/reset'));
 }
 
 /** Reads a time, or `never`. */
@@ -210,13 +185,13 @@ const showKey = (session: Session, key: KeyView): void => session.print(key, () 
 const showWholeKey = (session: Session, key: IssuedKey): void =>
   session.print(key, () => `${describeKeys([key])}\n\nThe key, shown only once:\n${key.key}`);
 
-const SECRET = 'the id of the secret, as shown by `keys secrets list`, or its full name';
+const SCOPE: Column<SecretView> = ['scope', ({ scope }) => scope.join(', ')];
 
 const KIND: Kind<SecretView> = {
   noun: 'secret',
   isId: isShortId,
   columns: [
-    ['scope', ({ scope }) => scope.join(', ')],
+    SCOPE,
     ['created', ({ createdAt }) => timeText(createdAt, process.stderr)],
     ['expires', ({ expiresAt }) => expiresAt && timeText(expiresAt, process.stderr)],
   ],
@@ -236,42 +211,31 @@ interface About {
 }
 
 function addSecretCommands(keys: Command, session: Session): void {
-  const secrets = keys.command('secrets').description('manage the secrets of a key, which share its limits');
+  const secrets = keys.sub('secrets', 'manage the secrets of a key, which share its limits');
   const ofSecret = (keyId: string, secretId: string) => `${pathOf(keyId)}/secrets/${encodeURIComponent(secretId)}`;
 
-  secrets
-    .command('list')
-    .description('list the secrets of a key')
-    .argument('<key>', KEY)
-    .action(async (key: string) => {
-      const { secrets: shown = [] } = await session.get<KeyView>(await pathTo(session, key));
-      session.print({ secrets: shown }, () => describeSecrets(shown));
-    });
+  secrets.sub('list <key>', 'list the secrets of a key').action(async (key: string) => {
+    const { secrets: shown = [] } = await session.get<KeyView>(await pathTo(session, key));
+    session.print({ secrets: shown }, () => describeSecrets(shown));
+  });
 
-  withBounds(secrets.command('add'))
-    .description('add a secret; the whole key is shown only once')
-    .argument('<key>', KEY)
+  withBounds(secrets.sub('add <key>', 'add a secret; the whole key is shown only once'))
     .requiredOption('--name <name>', 'what the secret is for, such as "billing service"')
-    .option(...REASON)
     .notes(`
 Examples:
   ctl keys secrets add 4fXk20LmQa9z --name "billing service"
   ctl keys secrets add 4fXk20LmQa9z --name dashboard --scope read --networks 10.0.0.0/8 2001:db8::/32`)
-    .action(async (key: string, about: About) => {
+    .change(async (key: string, about: About) => {
       const { expiresAt, ...others } = bodyOf(about);
       const body = { ...others, expiresAt: expiresAt ?? undefined };
       const added = await session.call<IssuedSecret>('POST', `${await pathTo(session, key)}/secrets`, body);
       session.print(added, () => `Secret ${added.id}\n\nThe key, shown only once:\n${added.key}`);
     });
 
-  withBounds(secrets.command('set'))
-    .description('change the name, scope, networks or expiry of a secret')
-    .argument('<key>', KEY)
-    .argument('<secret>', SECRET)
+  withBounds(secrets.sub('set <key> <secret>', 'change the name, scope, networks or expiry of a secret'))
     .option('--name <name>', 'what the secret is for')
     .addOption(new Option('--anywhere', 'remove its networks, so that it works anywhere').conflicts('networks'))
-    .option(...REASON)
-    .action(async (key: string, secret: string, { anywhere, ...about }: About & { anywhere?: boolean }) => {
+    .change(async (key: string, secret: string, { anywhere, ...about }: About & { anywhere?: boolean }) => {
       const body = { ...bodyOf(about), ...(anywhere && { networks: [] }) };
       const { id } = await findKey(session, key);
       const { id: secretId } = await secretOf(id)(session, secret);
@@ -280,12 +244,8 @@ Examples:
     });
 
   secrets
-    .command('revoke')
-    .description('revoke a secret; the others keep working')
-    .argument('<key>', KEY)
-    .argument('<secret>', SECRET)
-    .option(...REASON)
-    .action(async (key: string, secret: string) => {
+    .sub('revoke <key> <secret>', 'revoke a secret; the others keep working')
+    .change(async (key: string, secret: string) => {
       const { id, title } = await findToConfirm(session, key, findKey);
       const { id: secretId, title: which } = await findToConfirm(session, secret, secretOf(id));
       await session.confirmForGood(`Permanently revoke the secret ${which} of ${title}?`);
@@ -303,16 +263,15 @@ const withBounds = (command: Command): Command =>
 const bodyOf = ({ expires, ...about }: About) => ({ ...about, expiresAt: expires === 'never' ? null : expires });
 
 function describeSecrets(secrets: readonly SecretView[]): string {
-  const rows = secrets.map((secret) => [
-    secret.id,
-    secret.name,
-    secret.scope.join(', '),
-    secret.networks.join(', ') || 'anywhere',
-    timeText(secret.createdAt),
-    secret.unreadable
-      ? `cannot be read: ${secret.unreadable.join(', ')}`
-      : secret.expiresAt && timeText(secret.expiresAt),
-    secret.lastUsedAt === undefined ? 'never' : timeText(secret.lastUsedAt),
+  const expiry = ({ unreadable, expiresAt }: SecretView) =>
+    unreadable ? `cannot be read: ${unreadable.join(', ')}` : expiresAt && timeText(expiresAt);
+  return table(secrets, [
+    ['secret', ({ id }) => id],
+    'name',
+    SCOPE,
+    ['networks', ({ networks }) => networks.join(', ') || 'anywhere'],
+    ['created', ({ createdAt }) => timeText(createdAt)],
+    ['expires', expiry],
+    LAST_USED,
   ]);
-  return table(['secret', 'name', 'scope', 'networks', 'created', 'expires', 'last used'], rows);
 }

@@ -1,4 +1,4 @@
-import { Argument, Option } from 'commander';
+import { Option } from 'commander';
 import {
   FIELD_NAMES,
   PLAN_NAMES,
@@ -28,11 +28,11 @@ import {
   withGiven,
 } from '../plan-file.ts';
 import { EXIT, endWith, operator, type Session } from '../session.ts';
-import { harmless, table, timeText } from '../text.ts';
+import { type Column, harmless, table, timeText } from '../text.ts';
 import { limit, orNull, planNumber } from '../values.ts';
 
 export function add(program: Command, session: Session): void {
-  const plans = program.command('plans').description('show and set plan limits, and show who set them');
+  const plans = program.sub('plans', 'show and set plan limits, and show who set them');
   addReading(plans, session);
   addTry(plans, session);
   addSet(plans, session);
@@ -41,17 +41,13 @@ export function add(program: Command, session: Session): void {
 }
 
 function addReading(plans: Command, session: Session): void {
-  plans
-    .command('show')
-    .description('show the plan table in force')
-    .action(async () => {
-      const shown = await session.get<PlanTable>('/plans');
-      session.print(shown, () => describePlans(shown));
-    });
+  plans.sub('show', 'show the plan table in force').action(async () => {
+    const shown = await session.get<PlanTable>('/plans');
+    session.print(shown, () => describePlans(shown));
+  });
 
   plans
-    .command('history')
-    .description('show who changed what, when and why, newest change first')
+    .sub('history', 'show who changed what, when and why, newest change first')
     .option('--limit <number>', 'maximum number of changes, up to 1000', '20')
     .action(async ({ limit: count }: { limit: string }) => {
       const shown = await historyOf(session, count);
@@ -63,9 +59,7 @@ const historyOf = async (session: Session, count: string): Promise<HistoryAnswer
   (await session.get<HistoryAnswer>(`/plans/history?limit=${encodeURIComponent(count)}`)).history;
 
 function addSet(plans: Command, session: Session): void {
-  const set = withAuthor(plans.command('set'))
-    .description('change limits of a plan; every gateway applies them within a second')
-    .addArgument(new Argument('<plan>', 'the plan').choices(PLAN_NAMES))
+  const set = withAuthor(plans.sub('set <plan>', 'change limits of a plan; every gateway applies them within a second'))
     .notes(`
 The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal, it
 requires confirmation unless --yes is given. No bucket is refilled, but after a limit is raised, refused keys are
@@ -102,8 +96,7 @@ function optionOf(field: PlanField): Option {
 }
 
 function addRollback(plans: Command, session: Session): void {
-  withAuthor(plans.command('rollback'))
-    .description('revert the last change; a rollback can be reverted only by its own id')
+  withAuthor(plans.sub('rollback', 'revert the last change; a rollback can be reverted only by its own id'))
     .option('--id <change>', 'the id of the last change, as in ctl plans history --json')
     .notes('\nThis command is safe to repeat.\n\nExample:\n  ctl plans rollback --reason "refused too many"')
     .action(async ({ id }: { id?: string }) => {
@@ -133,16 +126,14 @@ const camelCase = (field: string): string => field.replaceAll(/_(\w)/g, (_, lett
 
 function addPlanFiles(plans: Command, session: Session): void {
   plans
-    .command('export')
-    .description('print the plan table in force as YAML, or with --json as JSON, for example to keep it in git')
+    .sub('export', 'print the plan table in force as YAML, or with --json as JSON, for example to keep it in git')
     .notes('\nExample:\n  ctl plans export > plans.yaml')
     .action(async () => {
       const table = await session.get<PlanTable>('/plans');
       session.print(inFull(table), () => toYaml(table).trimEnd());
     });
 
-  const diff = withFile(plans.command('diff'))
-    .description('show the differences between the plans in force and a file')
+  const diff = withFile(plans.sub('diff', 'show the differences between the plans in force and a file'))
     .notes(`
 Shows what \`plans apply\` would change: each value in force, and the new value in the file. Exits with 4 if any differ,
 otherwise 0. Only plans and fields in the file are compared.
@@ -158,8 +149,9 @@ Example:
       if (drift.length > 0) endWith(EXIT.conflict);
     });
 
-  const apply = withAuthor(withFile(plans.command('apply')))
-    .description('apply the plans in a file in one step; every gateway uses them within a second')
+  const apply = withAuthor(
+    withFile(plans.sub('apply', 'apply the plans in a file in one step; every gateway uses them within a second')),
+  )
     .notes(`
 The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal, it
 requires confirmation unless --yes is given. Plans and fields that are not in the file stay unchanged. To
@@ -212,9 +204,7 @@ function changesIn(drift: ReturnType<typeof driftOf>, file: PlanFile): Record<st
 
 function addTry(plans: Command, session: Session): void {
   plans
-    .command('try')
-    .description('report which keys new limits would have refused in the last hour')
-    .addArgument(new Argument('<plan>', 'the plan').choices(PLAN_NAMES))
+    .sub('try <plan>', 'report which keys new limits would have refused in the last hour')
     .option('--minute <number>', 'requests per minute', limit)
     .option('--day <number>', 'requests per day', limit)
     .notes(`
@@ -238,6 +228,7 @@ function describe(plan: string, { keys, requests, affected }: TrialAnswer): stri
   const total = affected.reduce((sum, { wouldRefuse }) => sum + wouldRefuse, 0);
   const summary = `In the last hour, at least ${total} of ${requests} requests would have been refused, from at least ${affected.length} of ${keys} keys on the ${plan} plan.`;
   if (affected.length === 0) return summary;
-  const rows = affected.map((key) => [key.id, key.requests, key.refused, key.wouldRefuse, key.name, banNote(key.ban)]);
-  return `${table(['id', 'requests', 'refused', 'would refuse', 'name', '?note'], rows)}\n\n${summary}`;
+  const would: Column<(typeof affected)[number]> = ['would refuse', ({ wouldRefuse }) => wouldRefuse];
+  const list = table(affected, ['id', 'requests', 'refused', would, 'name', ['?note', ({ ban }) => banNote(ban)]]);
+  return `${list}\n\n${summary}`;
 }

@@ -3,13 +3,13 @@ import { InvalidArgumentError } from 'commander';
 import { boundedMap } from '../../../../shared/bounded-map.ts';
 import { isKeyId } from '../../../limiter/credential.ts';
 import type { ActivityView, RequestsAnswer, RequestView } from '../../api/answers.ts';
-import { revokedKeys, searchText, timesInWords } from '../../clients.ts';
+import { revokedKeys, timesInWords } from '../../clients.ts';
 import { AdminError } from '../admin-client.ts';
 import type { Command } from '../command.ts';
 import { banNote, findKey } from '../key.ts';
 import { findNamed, type Kind, type Named } from '../named.ts';
 import type { Session } from '../session.ts';
-import { type Cell, colour, harmless, linesOf, preciseTimeText, table, timeText, withTimeTexts } from '../text.ts';
+import { type Column, colour, harmless, linesOf, preciseTimeText, table, timeText, withTimeTexts } from '../text.ts';
 import { count, seconds, TAG_FILTER, time, wantedTag } from '../values.ts';
 
 const SHOWN = 50;
@@ -31,8 +31,7 @@ interface RequestOptions extends Readonly<Partial<Record<'tag' | 'status' | 'cod
 
 export function add(program: Command, session: Session): void {
   const requests = program
-    .command('requests')
-    .description('list the last requests on all gateways, and explain their responses')
+    .sub('requests', 'list the last requests on all gateways, and explain their responses')
     .option('--key <key>', 'only requests with this key, by its id or full name')
     .option(...TAG_FILTER, wantedTag)
     .option('--status <status>', 'only requests with this status, such as 429, or this class, such as 4xx')
@@ -73,7 +72,7 @@ Examples:
       const filters = {
         ...(key !== undefined && { keyId: await keyIdOf(session, key) }),
         ...others,
-        ...(text !== undefined && { q: withoutSecret(session, requests, text) }),
+        ...(text !== undefined && { q: session.withoutSecret(text) }),
       };
       if (follow) await followRequests(session, filters, limit ?? SHOWN_BEFORE, why);
       else await list(session, filters, limit ?? SHOWN, why);
@@ -107,14 +106,6 @@ const REVOKED: Kind<Named & Pick<ActivityView, 'at'>> = {
   columns: [['revoked', ({ at }) => timeText(at, process.stderr)]],
 };
 
-function withoutSecret(session: Session, command: Command, given: string): string {
-  const { text, hadSecret } = searchText(given);
-  if (hadSecret && text === '')
-    command.error('error: this looks like the secret of a key without its id. Nothing was sent.');
-  if (hadSecret) session.printNote('Note: the secret was removed and not sent. It may be in your shell history.');
-  return text;
-}
-
 async function list(session: Session, filters: Filters, most: number, hasReasons: boolean): Promise<void> {
   const [found, silent] = [[] as RequestView[], new Set<string>()];
   const asked = { ...filters, limit: String(Math.min(most, MOST_A_CALL)) };
@@ -144,18 +135,16 @@ function moment(text: string): string {
   }
 }
 
-const HEAD = ['at', 'status', 'outcome', 'code', 'ms', 'key', 'name', 'request', 'id'] as const;
-
-const cellsOf = (request: RequestView): Cell[] => [
-  preciseTimeText(request.at),
-  request.status === undefined ? '-' : String(request.status),
-  outcomeOf(request),
-  request.code,
-  request.status === undefined ? undefined : String(Math.round(request.durationMs)),
-  request.keyId,
-  request.keyName,
-  `${request.method} ${request.path}`,
-  request.requestId,
+const COLUMNS: readonly (readonly [title: string, cell: (request: RequestView) => string | undefined])[] = [
+  ['at', ({ at }) => preciseTimeText(at)],
+  ['status', ({ status = '-' }) => String(status)],
+  ['outcome', outcomeOf],
+  ['code', ({ code }) => code],
+  ['ms', ({ status, durationMs }) => (status === undefined ? undefined : String(Math.round(durationMs)))],
+  ['key', ({ keyId }) => keyId],
+  ['name', ({ keyName }) => keyName],
+  ['request', ({ method, path }) => `${method} ${path}`],
+  ['id', ({ requestId }) => requestId],
 ];
 
 function outcomeOf({ status, outcome, decision }: RequestView): string {
@@ -164,9 +153,12 @@ function outcomeOf({ status, outcome, decision }: RequestView): string {
 }
 
 function describeRequests(requests: readonly RequestView[], hasReasons: boolean): string {
-  const head = [...HEAD, '?more', '?note'];
-  const rows = requests.map((one) => [...cellsOf(one), one.repeated || undefined, banNote(one.keyBan)]);
-  const [first = '', ...lines] = table(head, rows, paintStatus).split('\n');
+  const columns: readonly Column<RequestView>[] = [
+    ...COLUMNS,
+    ['?more', ({ repeated }) => repeated || undefined],
+    ['?note', ({ keyBan }) => banNote(keyBan)],
+  ];
+  const [first = '', ...lines] = table(requests, columns, paintStatus).split('\n');
   return [first, ...lines.flatMap((line, at) => [line, ...(hasReasons ? reasonsOf(requests[at]) : [])])].join('\n');
 }
 
@@ -307,20 +299,22 @@ const identityOf = ({ requestId, at, gateway }: RequestView): string =>
 
 /** Columns only widen, because lines that are already printed cannot be realigned. */
 function asLines(session: Session, hasReasons: boolean): (request: RequestView) => void {
-  const widths: number[] = HEAD.map(({ length }) => length);
+  const titles = COLUMNS.map(([title]) => title);
+  const widths: number[] = [];
   const line = (cells: readonly string[]) => {
     const padded = cells.map((cell, at) => {
       widths[at] = Math.max(widths[at] ?? 0, cell.length);
-      return paintStatus(cell.padEnd(widths[at]), HEAD[at] ?? '');
+      return paintStatus(cell.padEnd(widths[at]), titles[at] ?? '');
     });
     session.write(`${padded.join('  ').trimEnd()}\n`);
   };
-  let isFirst = true;
   return (request) => {
-    if (isFirst) widths[0] = String(cellsOf(request)[0]).length;
-    if (isFirst) line(HEAD);
-    isFirst = false;
-    line(cellsOf(request).map((cell) => harmless(String(cell ?? '-'))));
+    const cells = COLUMNS.map(([, cell]) => harmless(cell(request) ?? '-'));
+    if (widths.length === 0) {
+      widths.push(cells[0]?.length ?? 0);
+      line(titles);
+    }
+    line(cells);
     if (hasReasons) for (const reason of reasonsOf(request)) session.write(`${reason}\n`);
   };
 }

@@ -12,8 +12,7 @@ const MOST_SHOWN = 20;
 
 export function add(program: Command, session: Session): void {
   const restore = program
-    .command('restore')
-    .description('restore missing keys and plans from a backup on standard input')
+    .sub('restore', 'restore missing keys and plans from a backup on standard input')
     .option('--strict', 'restore nothing if any line would be rejected')
     .option('--any-age', 'accept a backup older than 35 days: keys revoked since then may work again')
     .notes(`

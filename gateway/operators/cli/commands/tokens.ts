@@ -5,17 +5,14 @@ import type { Command } from '../command.ts';
 import { findNamed, findToConfirm, isShortId, type Kind } from '../named.ts';
 import type { Session } from '../session.ts';
 import { table, timeText } from '../text.ts';
-import { REASON } from '../values.ts';
 
 export function add(program: Command, session: Session): void {
-  const tokens = program.command('tokens').description("create, list and revoke operators' tokens");
+  const tokens = program.sub('tokens', "create, list and revoke operators' tokens");
 
   tokens
-    .command('create')
-    .description('create a token; it is shown only once')
+    .sub('create', 'create a token; it is shown only once')
     .requiredOption('--name <name>', 'the owner; the audit log shows this name')
     .addOption(new Option('--role <role>', 'what the token may do').choices(ROLES).makeOptionMandatory())
-    .option(...REASON)
     .notes(`
 A viewer can read everything and change nothing. An operator can also change keys, bans and plans. An admin can also
 create and revoke tokens, and restore backups. Use the token as ADMIN_TOKEN, or enter it in the console.
@@ -23,39 +20,28 @@ create and revoke tokens, and restore backups. Use the token as ADMIN_TOKEN, or 
 Examples:
   ctl tokens create --name ann --role viewer
   ctl tokens create --name "billing service" --role operator`)
-    .action(async ({ name, role }: { name: string; role: string }) => {
+    .change(async ({ name, role }: { name: string; role: string }) => {
       const made = await session.call<IssuedToken>('POST', '/tokens', { name, role });
       session.print(made, () => `Token ${made.id} of ${name}, ${role}\n\nThe token, shown only once:\n${made.token}`);
     });
 
-  tokens
-    .command('list')
-    .description('list the tokens, except ADMIN_TOKEN')
-    .action(async () => {
-      const { tokens: shown } = await session.get<TokensAnswer>('/tokens');
-      session.print({ tokens: shown }, () => (shown.length === 0 ? 'There are no tokens.' : describeTokens(shown)));
-    });
+  tokens.sub('list', 'list the tokens, except ADMIN_TOKEN').action(async () => {
+    const { tokens: shown } = await session.get<TokensAnswer>('/tokens');
+    session.print({ tokens: shown }, () => (shown.length === 0 ? 'There are no tokens.' : describeTokens(shown)));
+  });
 
-  tokens
-    .command('revoke')
-    .description('revoke a token; its next request is refused')
-    .argument('<token>', 'the id of the token, as shown by `tokens list`, or its full name')
-    .option(...REASON)
-    .action(async (token: string) => {
-      const { id, title } = await findToConfirm(session, token, findToken);
-      await session.confirmForGood(`Permanently revoke the token ${title}?`);
-      await session.call('DELETE', `/tokens/${encodeURIComponent(id)}`);
-      session.print({ id, revoked: true }, () => `Revoked the token ${id}.`);
-    });
+  tokens.sub('revoke <token>', 'revoke a token; its next request is refused').change(async (token: string) => {
+    const { id, title } = await findToConfirm(session, token, findToken);
+    await session.confirmForGood(`Permanently revoke the token ${title}?`);
+    await session.call('DELETE', `/tokens/${encodeURIComponent(id)}`);
+    session.print({ id, revoked: true }, () => `Revoked the token ${id}.`);
+  });
 }
 
 const KIND: Kind<TokenView> = {
   noun: 'token',
   isId: isShortId,
-  columns: [
-    ['role', ({ role }) => role],
-    ['created', ({ createdAt }) => timeText(createdAt, process.stderr)],
-  ],
+  columns: ['role', ['created', ({ createdAt }) => timeText(createdAt, process.stderr)]],
 };
 
 async function findToken(session: Session, given: string, isForGood: boolean) {
@@ -64,7 +50,4 @@ async function findToken(session: Session, given: string, isForGood: boolean) {
 }
 
 const describeTokens = (tokens: readonly TokenView[]): string =>
-  table(
-    ['id', 'name', 'role', 'created'],
-    tokens.map(({ id, name, role, createdAt }) => [id, name, role, timeText(createdAt)]),
-  );
+  table(tokens, ['id', 'name', 'role', ['created', ({ createdAt }) => timeText(createdAt)]]);

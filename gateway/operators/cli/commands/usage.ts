@@ -6,7 +6,7 @@ import { csvOf, usageCells } from '../../console/csv.ts';
 import type { Command } from '../command.ts';
 import { banNote } from '../key.ts';
 import type { Session } from '../session.ts';
-import { harmless, table } from '../text.ts';
+import { type Column, harmless, table } from '../text.ts';
 import { TAG_FILTER, wantedTag } from '../values.ts';
 
 /** The options, under their names in the query. */
@@ -19,8 +19,7 @@ const WIDTHS: readonly number[] = [10, 12, 10, 12, 12, 24];
 /** Adds `usage`, which exports the usage of keys by day, for bills and reports. Each page is written as it arrives. */
 export function add(program: Command, session: Session): void {
   program
-    .command('usage')
-    .description('export the usage of every key, by day')
+    .sub('usage', 'export the usage of every key, by day')
     .option('--from <date>', 'first day, such as 2026-11-01; default: the oldest day that is kept')
     .option('--to <date>', 'last day; default: today')
     .option(...TAG_FILTER, wantedTag)
@@ -58,9 +57,10 @@ async function showSums(session: Session, asked: Asked & { readonly by: string }
   const [head = [], ...cells] = usageCells(rows, asked.by);
   if (isCsv && !session.isJson) return session.write(csvOf([head, ...cells]));
   const noted = rows.map((row, at) => [...(cells[at] ?? []), 'ban' in row ? banNote(row.ban) : undefined]);
-  session.print({ usage: rows }, () =>
-    rows.length === 0 ? 'No key was used.' : table([...head.map(String), '?note'], noted),
+  const columns = [...head, '?note'].map(
+    (title, at): Column<(typeof noted)[number]> => [String(title), (row) => row[at]],
   );
+  session.print({ usage: rows }, () => (rows.length === 0 ? 'No key was used.' : table(noted, columns)));
 }
 
 function noteKept(session: Session, { from }: Asked, keptFrom: string): void {
