@@ -45,7 +45,7 @@ export const BREAKS: readonly Break[] = [
   row(REFUSALS, 'limiter/model', 'if (struck <= most) return', 'if (struck < most) return'),
   row(REFUSALS, 'limiter/model', 'if (limit <= before) return line;', 'return line;'),
   row('gateway/operators/api/health.ts', 'operators/doctor.test', '?? late(about)', '?? []'),
-  row('gateway/serve-operators.ts', 'operators/requests', 'gateways: () => checkPeers(peers),', ''),
+  row('gateway/serve-operators.ts', 'operators/gateways', 'gateways: () => checkPeers(peers),', ''),
   row('gateway/operators/api/plans.ts', 'gateway/plans', 'await deps.planCache.begin();', ''),
   row('gateway/operators/api/requests.ts', 'operators/requests', " && outcome !== 'refused')", ' && false)'),
   row('gateway/operators/api/doctor.ts', 'operators/doctor.test', 'health.note(about, found);', ''),

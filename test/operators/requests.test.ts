@@ -1,26 +1,16 @@
 import { randomUUID } from 'node:crypto';
-import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test, vi } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
-import type {
-  DoctorAnswer,
-  ExplainAnswer,
-  RequestsAnswer,
-  RequestView,
-  SeenFinding,
-  TrafficAnswer,
-} from '../../gateway/operators/api/answers.ts';
+import type { RequestsAnswer, RequestView } from '../../gateway/operators/api/answers.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { ctl } from '../support/ctl.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
-import { type Answer, post, send } from '../support/http.ts';
+import { type Answer, post } from '../support/http.ts';
 import { askOnce as ask, get, pagesOf, viewOf } from '../support/operators.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
-import { eventually, signalAll, startWorkers, type Workers } from '../support/workers.ts';
 
 /** Tests which requests a gateway remembers and how operators query them. */
 
@@ -238,143 +228,6 @@ test('an error from the core is found by its code, with advice for the client', 
   const { code = '', advice } = (await one(stack, id)) ?? {};
   expect((await found(stack, `code=${code}`)).requests).toHaveLength(1);
   expect(advice).toMatch(/^Advice for the client: The message names /);
-});
-
-/** @returns the worst finding in the console, and the first finding of the doctor about a gateway */
-async function findingsOn({ admin }: Workers) {
-  const traffic = (await admin('/traffic')).json as TrafficAnswer;
-  const doctor = (await admin('/doctor')).json as DoctorAnswer;
-  return [traffic.health, doctor.findings.find(({ about }) => about.startsWith('gateway'))];
-}
-
-describe('with two gateways of two workers each', async () => {
-  const { url, redis } = await emptyDatabase();
-  const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
-
-  test("a hanging worker is listed as missing, and another gateway reports it with its gateway's name", async () => {
-    const missingAt = async ({ admin }: Workers) => ((await admin('/requests')).json as RequestsAnswer).missing;
-    await eventually(() => missingAt(there)).toEqual([]);
-    const pid = here.pids()[1] as number;
-    process.kill(pid, 'SIGSTOP');
-    // On a busy machine, a whole gateway may take too long to answer.
-    await eventually(() => Promise.all([here, there].map(missingAt))).toEqual([
-      ['worker 2'],
-      [`${hostname()}:${here.child.pid} worker 2`],
-    ]);
-    const about = `gateway ${hostname()}:${here.child.pid} worker 2`;
-    const silent = expect.objectContaining({ about, status: 'unknown', found: 'does not answer' });
-    await eventually(() => findingsOn(there)).toEqual([silent, silent]);
-    process.kill(pid, 'SIGCONT');
-    await eventually(() => findingsOn(there)).toEqual([undefined, undefined]);
-  });
-
-  test('requests on two gateways are merged, and a hanging gateway is listed as missing, by ctl as well', async () => {
-    const key = await here.issueKey();
-    const pids = new Set<number>();
-    const list = async () => (await here.admin(`/requests?keyId=${idOf(key)}&limit=200`)).json as RequestsAnswer;
-    await eventually(async () => {
-      for (const one of [here, there]) await Promise.all(Array.from({ length: 8 }, () => ask(one, key)));
-      const { requests, missing } = await list();
-      expect(missing).toEqual([]);
-      for (const { gateway } of requests) pids.add(gateway.pid);
-      return pids.size;
-    }).toBe(4);
-    const { requests } = await list();
-    const times = requests.map(({ at }) => Date.parse(at));
-    // Requests are listed newest first, give or take a second.
-    for (const [at, time] of times.entries()) expect(time).toBeLessThan((times[at - 1] ?? Infinity) + 1_000);
-    // The answer has the decisions of all workers of the gateway that received the call.
-    const explain = async (limit: number) =>
-      ((await here.admin(`/keys/${idOf(key)}/explain?limit=${limit}`)).json as ExplainAnswer).decisions;
-    const decisions = await explain(200);
-    expect(new Set(decisions.map(({ gateway }) => gateway.pid))).toEqual(new Set(here.pids()));
-    const decidedAt = decisions.map(({ at }) => at);
-    expect(decidedAt).toEqual(decidedAt.toSorted().reverse());
-    for (const pid of here.pids()) {
-      const made = decisions.find(({ gateway }) => gateway.pid === pid);
-      expect(here.pids()[(made?.gateway.worker ?? 0) - 1]).toBe(pid);
-      expect((await here.admin(`/decisions/${made?.requestId}`)).json).toMatchObject({ decisions: [made] });
-    }
-    // The refusal is the newest decision, so it is the first of the two that are requested.
-    const disable = (disabled: boolean) => here.change('PATCH', `/keys/${idOf(key)}`, { disabled });
-    expect((await disable(true)).status).toBe(200);
-    const refused = await ask(here, key);
-    expect([refused.status, (await explain(2))[0]]).toMatchObject([
-      401,
-      { requestId: refused.id, outcome: 'disabled' },
-    ]);
-    expect((await disable(false)).status).toBe(200);
-    const findings = () => findingsOn(here);
-    expect(await findings()).toEqual([undefined, undefined]);
-    await here.change('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'a test' });
-    expect((await list()).requests[0]?.keyBan).toMatchObject({ banReason: 'a test', banRefused: 0 });
-    signalAll(there.child.pid as number, 'SIGSTOP');
-    try {
-      const askedAt = performance.now();
-      const partial = await list();
-      expect(performance.now() - askedAt).toBeLessThan(2_500);
-      expect(partial.missing).toEqual([expect.stringContaining(String(there.child.pid))]);
-      expect(new Set(partial.requests.map(({ gateway }) => gateway.pid)).size).toBe(2);
-      const { code, out, err } = await ctl(here, 'requests', '--limit', '1');
-      expect([code, out]).toEqual([0, expect.stringMatching(/^id {16}\S+$/m)]);
-      expect(err).toMatch(/^Note: these gateways did not respond, so their requests are missing: .+\.$/m);
-      expect(err).toContain(String(there.child.pid));
-      // The list waits for the hanging gateway only once, so it lacks the refusals by the ban.
-      expect(partial.requests[0]?.keyBan).not.toHaveProperty('banRefused');
-      const about = `gateway ${hostname()}:${there.child.pid}`;
-      const silent = expect.objectContaining({ about, status: 'unknown', found: 'does not answer' });
-      await eventually(findings).toEqual([silent, silent]);
-      const [shown, checked] = await findings();
-      expect(checked).toEqual(shown);
-      // The finding has the time of the last heartbeat. A gateway sends one every five seconds.
-      const silentFor = Date.now() - Date.parse((shown as SeenFinding).since ?? '');
-      expect(silentFor).toBeGreaterThan(performance.now() - askedAt);
-      expect(silentFor).toBeLessThan(performance.now() - askedAt + 7_000);
-    } finally {
-      signalAll(there.child.pid as number, 'SIGCONT');
-    }
-    there.child.kill('SIGTERM');
-    await there.ended;
-    expect((await list()).missing).toEqual([]);
-  });
-
-  test('a hanging gateway is detected and named by /readyz even if no operator is connected', async () => {
-    const hung = await startWorkers({ REDIS_URL: url });
-    const detail = async () => ((await send(`${here.adminUrl}/readyz`)).json as { detail?: string }).detail;
-    const about = `gateway ${hostname()}:${hung.child.pid}`;
-    // After this time, the gateways no longer count an operator as connected.
-    await sleep(6_000);
-    await eventually(detail).toBeUndefined();
-    signalAll(hung.child.pid as number, 'SIGSTOP');
-    try {
-      const stoppedAt = performance.now();
-      await eventually(detail).toMatch(new RegExp(`^${about} does not answer \\(unknown since \\S+Z\\)\\.$`));
-      expect(performance.now() - stoppedAt).toBeLessThan(8_000);
-    } finally {
-      signalAll(hung.child.pid as number, 'SIGCONT');
-    }
-    await eventually(detail).toBeUndefined();
-    hung.child.kill('SIGTERM');
-    await hung.ended;
-  });
-
-  test('a killed gateway is removed from the list at the next check on its host, or when another one takes its name', async () => {
-    const killed = await startWorkers({ REDIS_URL: url });
-    const missing = async () => ((await here.admin('/requests')).json as RequestsAnswer).missing;
-    await eventually(missing).toEqual([]);
-    signalAll(killed.child.pid as number, 'SIGKILL');
-    await killed.ended;
-    expect([await missing(), await redis.zcard('gateway:gateways')]).toEqual([[], 1]);
-    // Gateways on another host: a silent one, one restarted under its name, and one that was silent for too long.
-    const now = Math.floor(Date.now() / 1_000);
-    const own = `${hostname()}:${here.child.pid}`;
-    await redis.zadd('gateway:gateways', now - 60, 'elsewhere:7:aa', now - 5, `${own}:bb`, now - 301, 'elsewhere:8:cc');
-    expect(await missing()).toEqual(['elsewhere:7']);
-    const { findings } = (await here.admin('/doctor')).json as DoctorAnswer;
-    expect(findings.filter(({ about }) => about.startsWith('gateway'))).toEqual([
-      expect.objectContaining({ about: 'gateway elsewhere:7', since: new Date((now - 60) * 1_000).toISOString() }),
-    ]);
-  });
 });
 
 test('while Redis hangs, the list arrives within 2 s without key names, and a list filtered by tag gets 503', async () => {
