@@ -88,3 +88,17 @@ test('the Health page shows which workers are serving, and that its numbers cove
     .poll(() => page.getByRole('table', { name: 'Workers' }).getByText('Running', { exact: true }).count(), PATIENCE)
     .toBe(2);
 });
+
+test("the Health page shows the core's state and the plan values that are not in force", async () => {
+  const stack = await startStack();
+  const { page, faults } = await openConsole(browser, stack, '/console/health');
+  await rowOf(page, 'Checks', 'core http').getByText('Good').first().waitFor();
+  await rowOf(page, 'Checks', 'plan table').getByText('every value is in force').waitFor();
+  await page.getByText('1 process running').waitFor();
+  await stack.admin('PATCH', '/plans/pro', { mode: 'shadow' });
+  await page.getByRole('button', { name: 'Check again' }).click();
+  const row = rowOf(page, 'Checks', 'pro is in shadow mode');
+  await row.getByText('Warning').waitFor();
+  expect(await row.locator('time').count()).toBe(1);
+  expect(faults).toEqual([]);
+});

@@ -94,26 +94,34 @@ test('a request refused by a ban links to the bans and to an existing heading of
 test('the list of requests pauses while a row is expanded and continues once it is collapsed', async () => {
   const key = await stack.issueKey({ name: 'still' });
   for (const id of ['s-1', 's-2']) await ask(id, key);
-  const { page } = await openConsole(browser, stack, `/console/requests?keyId=${idOf(key)}`);
+  const { page } = await openConsole(browser, stack);
+  await page.clock.install();
+  await visit(page, `/console/requests?keyId=${idOf(key)}`);
   await openRow(page, 'Requests', 's-1');
   await page.getByText('While a request is open, the list is not updated.').waitFor();
   await ask('s-3', key);
-  await page.waitForTimeout(4_000);
+  await page.clock.fastForward(4_000);
+  await page.waitForTimeout(500);
   expect(await idsIn(page)).toEqual(['s-2', 's-1']);
   await rowOf(page, 'Requests', 's-1').first().getByRole('button').click();
   await expect.poll(() => idsIn(page), { timeout: 10_000 }).toEqual(['s-3', 's-2', 's-1']);
 });
 
 test('a request in progress is marked as such until it has its result', async () => {
-  const core = await faultyCore((socket, head) => void setTimeout(() => socket.write(okTo(head)), 4_000));
-  const slow = await startStack({ CORE_URL: core });
+  const held = Promise.withResolvers<void>();
+  const core = await faultyCore(async (socket, head) => {
+    await held.promise;
+    socket.write(okTo(head));
+  });
+  const slow = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '60000' });
   const { page, faults } = await openConsole(browser, slow, '/console/requests');
   await page.getByText('There are no requests yet.').waitFor();
   const asked = ask('u-slow', await slow.issueKey(), '/v1/pets', slow.gateway);
   await openRow(page, 'Requests', 'In progress');
   await opened(page).getByText('It is in progress.').waitFor();
+  held.resolve();
   await asked;
-  await opened(page).getByText('was answered with 200 after 4.').waitFor();
+  await opened(page).getByText('was answered with 200 after').waitFor();
   expect(faults).toEqual([]);
 });
 
