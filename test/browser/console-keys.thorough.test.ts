@@ -21,7 +21,7 @@ const press = (page: Page, name: string) =>
 const badge = (page: Page, state: string) => page.locator('.under-title .badge', { hasText: state }).waitFor();
 
 test('an issued key is shown in full and can be copied; if it is not, the dialog asks once before it closes', async () => {
-  const { page, faults } = await openConsole(browser, stack, '/console/keys', {
+  const { page } = await openConsole(browser, stack, '/console/keys', {
     permissions: ['clipboard-read', 'clipboard-write'],
   });
   const issue = async () => {
@@ -74,7 +74,6 @@ test('an issued key is shown in full and can be copied; if it is not, the dialog
     await notCopied.waitFor();
   }
   await confirm(page, 'Done');
-  expect(faults).toEqual([]);
 });
 
 /** Checks that the whole key is visible without scrolling, on a wide screen and on a phone. */
@@ -112,12 +111,13 @@ test("a key's page changes its name, plan, limits and expiry, and sends nothing 
   await question(page).getByRole('button', { name: 'Save' }).click();
   await question(page).getByText('Own limit per minute must be a whole number').waitFor();
   expect(await question(page).getByLabel('Own limit per minute').getAttribute('aria-invalid')).toBe('true');
-  expect(faults).toEqual([expect.stringContaining('400')]);
+  expect(faults.splice(0)).toEqual([expect.stringContaining('400')]);
 });
 
 test('a key is disabled, enabled, rotated, banned, unbanned and, after confirmation, revoked', async () => {
   const old = await stack.issueKey({ name: 'zoo', plan: 'pro' });
-  const { page, faults } = await openConsole(browser, stack, pageOf(old));
+  const { page, excuse } = await openConsole(browser, stack, pageOf(old));
+  excuse(/404/);
   await press(page, 'Disable');
   await confirm(page, 'Disable');
   await badge(page, 'Disabled');
@@ -158,12 +158,11 @@ test('a key is disabled, enabled, rotated, banned, unbanned and, after confirmat
   expect((await ask(key)).status).toBe(401);
   await visit(page, pageOf(key));
   await page.getByText('There is no such key').waitFor();
-  expect(faults.every((fault) => fault.includes('404'))).toBe(true);
 });
 
 test('adding, changing or revoking a secret of a key has no effect on its other secrets', async () => {
   const first = await stack.issueKey({ name: 'many secrets' });
-  const { page, faults } = await openConsole(browser, stack, pageOf(first));
+  const { page } = await openConsole(browser, stack, pageOf(first));
   await page.getByRole('button', { name: 'Add a secret' }).click();
   await question(page).getByLabel('Name').fill('reports');
   await question(page).getByLabel('Writing').uncheck();
@@ -183,14 +182,13 @@ test('adding, changing or revoking a secret of a key has no effect on its other 
   await confirm(page, 'Revoke secret');
   await row.waitFor({ state: 'detached' });
   expect((await ask(first)).status).toBe(200);
-  expect(faults).toEqual([]);
 });
 
 test("a key's page lists its last requests with their reasons", async () => {
   const key = await stack.issueKey({ name: 'charted', minute: 2, day: 100 });
   for (const id of ['one', 'two', 'three']) await ask(key, id);
   await ask(await stack.issueKey(), 'of-another');
-  const { page, faults } = await openConsole(browser, stack, pageOf(key));
+  const { page } = await openConsole(browser, stack, pageOf(key));
   expect(await page.locator('tr.opens').count()).toBe(3);
   await openRow(page, 'Last requests', 'three');
   await openRow(page, 'Last requests', 'one');
@@ -203,14 +201,13 @@ test("a key's page lists its last requests with their reasons", async () => {
   expect(admitted).toContain('100 → 99 of 100 requests left');
   expect(admitted).toContain('the limits shared by all gateways');
   expect(await page.locator('.request').getByRole('link', { name: 'Key charted' }).count()).toBe(0);
-  expect(faults).toEqual([]);
 });
 
 test('a key is found by its name, a part of it, its id and the whole key, and a request by its id', async () => {
   const key = await stack.issueKey({ name: 'Findable & Sons' });
   await stack.issueKey({ name: 'findings inc' });
   await ask(key, 'request-of-a-log-line');
-  const { page, faults } = await openConsole(browser, stack);
+  const { page } = await openConsole(browser, stack);
   const sent: string[] = [];
   page.on('request', (request) => sent.push(request.url() + (request.postData() ?? '')));
   const find = async (text: string) => {
@@ -236,12 +233,11 @@ test('a key is found by its name, a part of it, its id and the whole key, and a 
   await page.getByText('No key, name or recent request matches “nobody-has-this”').waitFor();
   expect(sent.join()).toContain(idOf(key));
   expect(sent.join()).not.toContain(key.slice(16));
-  expect(faults).toEqual([]);
 });
 
 test('the URL contains the filters and the page of the key list, and an empty list says so', async () => {
   for (let at = 0; at < 27; at++) await stack.issueKey({ name: `herd ${at}`, plan: 'business' });
-  const { page, faults } = await openConsole(browser, stack, '/console/keys');
+  const { page } = await openConsole(browser, stack, '/console/keys');
   const names = page.locator('tbody .name');
   await page.getByLabel('Name contains').fill('HERD');
   await page.getByRole('button', { name: 'Filter' }).click();
@@ -258,14 +254,13 @@ test('the URL contains the filters and the page of the key list, and an empty li
   await page.getByText('No key matches these filters.').waitFor();
   await page.getByRole('link', { name: 'Clear' }).click();
   await expect.poll(() => names.count()).toBe(25);
-  expect(faults).toEqual([]);
 });
 
 test('the limits of a key are reset with a reason', async () => {
   const key = await stack.issueKey({ name: 'stuck', minute: 3, day: 50 });
   for (let sent = 0; sent < 5; sent++) await ask(key);
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'by mistake' });
-  const { page, faults } = await openConsole(browser, stack, pageOf(key));
+  const { page } = await openConsole(browser, stack, pageOf(key));
   await badge(page, 'Banned');
   await press(page, 'Reset limits');
   await question(page).getByText('its requests per minute and per day are all available again').waitFor();
@@ -279,14 +274,13 @@ test('the limits of a key are reset with a reason', async () => {
   expect(await ask(key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '2' } });
   await visit(page, '/console/activity');
   expect(await rowOf(page, 'Audit log', idOf(key)).first().innerText()).toMatch(/Limits reset.*their loop is fixed/s);
-  expect(faults).toEqual([]);
 });
 
 test('every page shows the end of a ban, its place in the series and the number of refused requests', async () => {
   await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
   const key = await stack.issueKey({ name: 'loud', minute: 1 });
   for (let sent = 0; sent < 9; sent++) await ask(key);
-  const { page, faults } = await openConsole(browser, stack);
+  const { page } = await openConsole(browser, stack);
   const line = /until (\d+ \w+, )?\d\d:\d\d \(in [45] min\), first ban, refused 6 since/;
   for (const [path, place] of [
     ['/console/keys?state=banned', rowOf(page, 'Keys', 'loud')],
@@ -302,15 +296,13 @@ test('every page shows the end of a ban, its place in the series and the number 
       await place.getByText(line).waitFor();
     }
   }
-  expect(faults).toEqual([]);
 });
 
 test('a page beyond the end of a list says so instead of showing an empty list', async () => {
-  const { page, faults } = await openConsole(browser, stack, '/console/keys?offset=500');
+  const { page } = await openConsole(browser, stack, '/console/keys?offset=500');
   await page.getByText('The list ends before this page.').waitFor();
   await visit(page, '/console/bans?offset=500');
   await page.getByText('The list ends before this page.').waitFor();
-  expect(faults).toEqual([]);
 });
 
 test('the minutes of a key show how many requests its bans refused, even after they are lifted', async () => {
@@ -318,14 +310,13 @@ test('the minutes of a key show how many requests its bans refused, even after t
   const key = await stack.issueKey({ name: 'lifted', minute: 1 });
   for (let sent = 0; sent < 9; sent++) await ask(key);
   await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
-  const { page, faults } = await openConsole(browser, stack, pageOf(key));
+  const { page } = await openConsole(browser, stack, pageOf(key));
   const minutes = page.locator('figure', { hasText: 'Requests per minute as a table' });
   await minutes.locator('summary').click();
   const [head] = await minutes.locator('thead tr').allInnerTexts();
   expect(head?.split(/\s*\t\s*/)).toEqual(['Time', 'Admitted', 'Refused', 'Refused by a ban']);
   const rows = (await minutes.locator('tbody tr').allInnerTexts()).map((row) => row.split('\t').slice(1).map(Number));
   expect(rows.reduce((sum, row) => sum.map((one, at) => one + (row[at] ?? 0)), [0, 0, 0])).toEqual([1, 3, 5]);
-  expect(faults).toEqual([]);
 });
 
 test('a key whose limit is too low for its clients is marked in the list and on its page', async () => {
@@ -338,11 +329,10 @@ test('a key whose limit is too low for its clients is marked in the list and on 
     refused: 1_140,
   });
   await redis.hset(`gateway:marks:{${idOf(key)}}`, { usage_minutes: marks.join(' ') });
-  const { page, faults } = await openConsole(browser, stack, '/console/keys');
+  const { page } = await openConsole(browser, stack, '/console/keys');
   const line = /limit too low for its clients: a refused request waits 4 min/i;
   await rowOf(page, 'Keys', 'small').getByText(line).waitFor();
   await visit(page, pageOf(key));
   await page.locator('.notice').getByText(line).waitFor();
   expect((await shortcomings(page)).found).toEqual([]);
-  expect(faults).toEqual([]);
 });

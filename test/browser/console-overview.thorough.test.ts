@@ -22,7 +22,7 @@ test('the overview shows the last hour after a reload, with its plan changes, an
   for (let sent = 0; sent < 4; sent++) await ask(key);
   for (let sent = 0; sent < 2; sent++) await ask(banned);
   await stack.admin('PATCH', '/plans/free', { minute: 61, author: 'anna', reason: 'a mark' });
-  const { page, faults } = await openConsole(browser, stack);
+  const { page } = await openConsole(browser, stack);
   for (const _ of ['as opened', 'reloaded']) {
     const tile = (name: string) => page.locator(`.tile:has(dt:text-is("${name}")) b`).innerText();
     await expect.poll(() => tile('Admitted')).toBe('3');
@@ -46,7 +46,6 @@ test('the overview shows the last hour after a reload, with its plan changes, an
   await expect
     .poll(async () => (await pointedAt(width - 3)) + (await pointedAt(width - 20)))
     .toMatch(/Admitted 3\b[\s\S]*of 1 banned key/);
-  expect(faults).toEqual([]);
 });
 
 test('the overview lists the busiest keys and those near their day limit, with links to their pages', async () => {
@@ -54,7 +53,7 @@ test('the overview lists the busiest keys and those near their day limit, with l
   const near = await stack.issueKey({ name: 'nearly out', day: 5 });
   for (let sent = 0; sent < 20; sent++) await ask(loud);
   for (let sent = 0; sent < 4; sent++) await ask(near);
-  const { page, faults } = await openConsole(browser, stack);
+  const { page } = await openConsole(browser, stack);
   const first = page.getByRole('table', { name: 'Busiest keys' }).locator('tbody tr').first();
   await expect.poll(() => first.innerText()).toMatch(/loudest of all[\s\S]*20/);
   await rowOf(page, 'Near their day limit', 'nearly out').getByText('4 / 5').waitFor();
@@ -62,12 +61,12 @@ test('the overview lists the busiest keys and those near their day limit, with l
   await first.getByRole('link').click();
   await page.getByRole('heading', { name: 'loudest of all' }).waitFor();
   expect(new URL(page.url()).searchParams.get('id')).toBe(idOf(loud));
-  expect(faults).toEqual([]);
 });
 
 test('every page survives a reload, and Back leads to the previous page', async () => {
   const key = await stack.issueKey({ name: 'reloaded' });
-  const { page, faults } = await openConsole(browser, stack);
+  const { page, excuse } = await openConsole(browser, stack);
+  excuse(/404/);
   const pages = [
     ['/', 'Overview'],
     ['/console/keys?name=reloaded', 'Keys'],
@@ -96,7 +95,6 @@ test('every page survives a reload, and Back leads to the previous page', async 
   await page.getByText('There is no such key').waitFor();
   await visit(page, '/console/keys/000000000000');
   await page.getByRole('heading', { level: 1, name: 'There is no such page' }).waitFor();
-  expect(faults.filter((fault) => !fault.includes('404'))).toEqual([]);
 });
 
 /** Makes each canvas record the strings that were last painted on it. */
@@ -158,19 +156,18 @@ test.for([1_280, 375])(
   async (width) => {
     const young = await startStack();
     await send(`${young.gateway}/v1/pets`, { key: await young.issueKey() });
-    const { page, faults } = await openCharts('/', { viewport: { width, height: 800 } }, young);
+    const { page } = await openCharts('/', { viewport: { width, height: 800 } }, young);
     for (const title of ['Requests per minute', 'Response time', 'Server errors per minute']) {
       await expect.poll(async () => (await painted(page, title, CLOCK)).length).toBeGreaterThanOrEqual(3);
       const times = await painted(page, title, CLOCK);
       expect(new Set(times).size).toBe(times.length);
     }
     await expect.poll(() => pixelsOf(page, 'Response time', P50)).toBeGreaterThan(15);
-    expect(faults).toEqual([]);
   },
 );
 
 test('the overview covers an hour or 15 minutes', async () => {
-  const { page, faults } = await openCharts('/', {}, await startStack());
+  const { page } = await openCharts('/', {}, await startStack());
   const range = page.getByRole('group', { name: 'Time range' });
   await range.getByRole('button', { name: '1 hour', pressed: true }).waitFor();
   await expect.poll(async () => apart(await painted(page, 'Requests per minute', CLOCK))).toBeGreaterThanOrEqual(5);
@@ -180,13 +177,12 @@ test('the overview covers an hour or 15 minutes', async () => {
   await page.getByText('The last 15 minutes of this gateway').waitFor();
   // The table has no rows for the time before the gateway started.
   expect(await rows(page, 'Requests per minute')).toBeLessThan(10);
-  expect(faults).toEqual([]);
 });
 
 test("a key's charts cover an hour or 15 minutes, and 35 or 7 days, up to the current minute and day", async () => {
   const once = await stack.issueKey({ name: 'once' });
   await ask(once);
-  const { page, faults } = await openCharts(`/console/key?id=${idOf(once)}`);
+  const { page } = await openCharts(`/console/key?id=${idOf(once)}`);
   const ranges = page.getByRole('group', { name: 'Time range' });
   await expect.poll(() => rows(page, 'Requests per minute')).toBe(61);
   expect(await rows(page, 'Requests per day (UTC)')).toBe(36);
@@ -199,17 +195,15 @@ test("a key's charts cover an hour or 15 minutes, and 35 or 7 days, up to the cu
   expect(new Set(days).size).toBe(days.length);
   const today = chart(page, 'Requests per day (UTC)').locator('tbody tr').first();
   expect(await today.locator('td').allTextContents()).toEqual(['1', '0']);
-  expect(faults).toEqual([]);
 });
 
 test('a browser without a time zone shows times in UTC, and says so', async () => {
   const lost = await launchChromium({ TZ: 'Nonsense' });
   cleanUp(() => lost.close());
   const id = idOf(await stack.issueKey());
-  const { page, faults } = await openConsole(lost, stack, `/console/key?id=${id}`);
+  const { page } = await openConsole(lost, stack, `/console/key?id=${id}`);
   await page.getByText('This browser reports no time zone. Times are in UTC.').waitFor();
   const created = page.locator('dt', { hasText: 'Issued' }).locator('+ dd time');
   const at = (await created.getAttribute('datetime')) ?? '';
   expect(await created.innerText()).toContain(at.slice(11, 16));
-  expect(faults).toEqual([]);
 });

@@ -22,7 +22,7 @@ test('requests are listed with key, status, outcome and duration, and new ones a
   const key = await stack.issueKey({ name: 'listed', minute: 1 });
   for (const id of ['l-served', 'l-refused']) await ask(id, key);
   await ask('l-stranger');
-  const { page, faults } = await openConsole(browser, stack);
+  const { page } = await openConsole(browser, stack);
   await page.getByRole('navigation').getByRole('link', { name: 'Requests' }).click();
   const textOf = async (id: string) => (await rowOf(page, 'Requests', id).first().innerText()).replaceAll(/\s+/g, ' ');
   await expect.poll(() => textOf('l-served')).toMatch(/listed \S+ GET \/v1\/pets 200 Admitted [<\d. ]+ ms l-served/);
@@ -32,13 +32,12 @@ test('requests are listed with key, status, outcome and duration, and new ones a
   await expect.poll(async () => (await idsIn(page))[0], { timeout: 10_000 }).toBe('l-later');
   await rowOf(page, 'Requests', 'l-served').getByRole('link', { name: 'listed' }).click();
   await page.getByRole('heading', { name: 'listed' }).waitFor();
-  expect(faults).toEqual([]);
 });
 
 test('a row expands by keyboard and by click, and shows what happened, why, until when, and what to do', async () => {
   const key = await stack.issueKey({ name: 'opened', plan: 'pro', minute: 50, day: 2 });
   for (const id of ['o-first', 'o-second', 'o-refused']) await ask(id, key);
-  const { page, faults } = await openConsole(browser, stack, `/console/requests?keyId=${idOf(key)}`);
+  const { page } = await openConsole(browser, stack, `/console/requests?keyId=${idOf(key)}`);
   const button = rowOf(page, 'Requests', 'o-refused').getByRole('button');
   await button.focus();
   await page.keyboard.press('Enter');
@@ -63,14 +62,15 @@ test('a row expands by keyboard and by click, and shows what happened, why, unti
   await rowOf(page, 'Requests', 'o-second').getByRole('link', { name: 'o-second' }).click();
   await expect.poll(() => idsIn(page)).toEqual(['o-second']);
   await opened(page).getByText('1 → 0 of 2 requests left').waitFor();
-  expect(faults).toEqual([]);
 });
 
 test('a request refused by a ban links to the bans and to an existing heading of the runbook', async () => {
   const key = await stack.issueKey({ name: 'banned' });
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'too loud' });
   await ask('b-banned', key);
-  const { page, faults } = await openConsole(browser, stack, '/console/requests?q=b-banned');
+  const { page, excuse } = await openConsole(browser, stack, '/console/requests?q=b-banned');
+  // The console requests the revoked key, which returns 404.
+  excuse(/404/);
   // It is the only expanded row.
   await opened(page).getByText('An operator had banned the key until').waitFor();
   expect(await opened(page).innerText()).toMatch(/The key is banned until [\d:]+ \(in (10|9) min\), refused 1 since\./);
@@ -87,8 +87,6 @@ test('a request refused by a ban links to the bans and to an existing heading of
   await opened(page).getByRole('link', { name: 'Runbook' }).click();
   await page.getByRole('heading', { name: 'A client complains of 429' }).waitFor();
   expect(await page.locator(':target').count()).toBe(1);
-  // The console requests the revoked key, which returns 404.
-  expect(faults.filter((fault) => !fault.includes('404'))).toEqual([]);
 });
 
 test('the list of requests pauses while a row is expanded and continues once it is collapsed', async () => {
@@ -114,7 +112,7 @@ test('a request in progress is marked as such until it has its result', async ()
     socket.write(okTo(head));
   });
   const slow = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '60000' });
-  const { page, faults } = await openConsole(browser, slow, '/console/requests');
+  const { page } = await openConsole(browser, slow, '/console/requests');
   await page.getByText('There are no requests yet.').waitFor();
   const asked = ask('u-slow', await slow.issueKey(), '/v1/pets', slow.gateway);
   await openRow(page, 'Requests', 'In progress');
@@ -122,7 +120,6 @@ test('a request in progress is marked as such until it has its result', async ()
   held.resolve();
   await asked;
   await opened(page).getByText('was answered with 200 after').waitFor();
-  expect(faults).toEqual([]);
 });
 
 test('filters are part of the URL and are kept while paging, and an invalid one is explained', async () => {
@@ -130,7 +127,7 @@ test('filters are part of the URL and are kept while paging, and an invalid one 
   const key = await other.issueKey({ name: 'many', day: 55 });
   for (let at = 0; at < 57; at++) await ask(`m-${at}`, key, '/v1/pets', other.gateway);
   await ask('m-stranger', undefined, '/v1/pets', other.gateway);
-  const { page, faults } = await openConsole(browser, other, '/console/requests');
+  const { page, excuse } = await openConsole(browser, other, '/console/requests');
   await page.getByLabel('Status').fill('2xx');
   await page.getByLabel('Key id').fill(key);
   await page.getByRole('button', { name: 'Filter' }).click();
@@ -159,7 +156,7 @@ test('filters are part of the URL and are kept while paging, and an invalid one 
   await page.getByLabel('To').fill('2199-01-01T00:00');
   await page.getByRole('button', { name: 'Filter' }).click();
   await expect.poll(() => page.locator('tr.opens').count()).toBe(50);
-  expect(faults).toEqual([]);
+  excuse(/400/);
   await page.getByLabel('Status').fill('600');
   await page.getByRole('button', { name: 'Filter' }).click();
   await page.getByText('status must be a status such as 429, or a class such as 4xx.').waitFor();
@@ -174,7 +171,7 @@ test('the filter for a key accepts its full name, and offers a choice if several
   ];
   for (const [id, key] of Object.entries({ 'n-1': one, 'n-2': two, 'n-3': three }))
     await ask(id, key, '/v1/pets', other.gateway);
-  const { page, faults } = await openConsole(browser, other, '/console/requests?status=2xx');
+  const { page } = await openConsole(browser, other, '/console/requests?status=2xx');
   const shown = () => new URL(page.url()).search;
   const filterBy = async (text: string) => {
     await page.getByLabel('Key id').fill(text);
@@ -205,7 +202,6 @@ test('the filter for a key accepts its full name, and offers a choice if several
   expect(shown()).toBe('?keyId=REPORTS&status=2xx');
   await similar.getByRole('link', { name: 'acme reports' }).click();
   await expect.poll(() => idsIn(page)).toEqual(['n-3']);
-  expect(faults).toEqual([]);
 });
 
 test('the filter for a key finds a revoked key by its id or name, and says if no key has a name', async () => {
@@ -214,7 +210,7 @@ test('the filter for a key finds a revoked key by its id or name, and says if no
   await ask('like-a-name', await stack.issueKey({ name: 'like-a-name' }));
   await ask('g-1', key);
   await stack.admin('DELETE', `/keys/${idOf(key)}`);
-  const { page, faults } = await openConsole(browser, stack, '/console/requests?keyId=gone+away');
+  const { page } = await openConsole(browser, stack, '/console/requests?keyId=gone+away');
   for (const address of [undefined, `/console/requests?keyId=${idOf(key)}`]) {
     if (address !== undefined) await visit(page, address);
     await page.getByText(`The key Gone away was revoked. Its id was ${idOf(key)}.`).waitFor();
@@ -232,7 +228,6 @@ test('the filter for a key finds a revoked key by its id or name, and says if no
   await page.getByText('and 2 more keys').waitFor();
   await visit(page, '/console/requests?keyId=like-a-name');
   await expect.poll(() => idsIn(page)).toEqual(['like-a-name']);
-  expect(faults).toEqual([]);
 });
 
 test.for([
@@ -243,7 +238,7 @@ test.for([
   ],
 ] as const)('changing another filter preserves the period, even %s', async ([, period]) => {
   const query = new URLSearchParams(period);
-  const { page, faults } = await openConsole(browser, stack, `/console/requests?${query}`, {
+  const { page } = await openConsole(browser, stack, `/console/requests?${query}`, {
     timezoneId: 'Europe/Berlin',
   });
   const shown = () => Object.fromEntries(new URL(page.url()).searchParams);
@@ -256,11 +251,10 @@ test.for([
   await page.getByLabel('To').fill('');
   await page.getByRole('button', { name: 'Filter' }).click();
   await expect.poll(shown).toEqual({ status: '2xx', from: '2026-06-30T10:00:05.000Z' });
-  expect(faults).toEqual([]);
 });
 
 test('gateways that did not answer are named, and identical refusals are one row', async () => {
-  const { page, faults } = await openConsole(browser, stack);
+  const { page } = await openConsole(browser, stack);
   await page.route(
     ({ pathname }) => pathname === '/requests',
     async (route) => {
@@ -275,5 +269,4 @@ test('gateways that did not answer are named, and identical refusals are one row
   await page.getByText('This list is incomplete. These gateways did not respond: host-b:7, host-c:8.').waitFor();
   await rowOf(page, 'Requests', 'r-stranger').first().getByText('and 1,204 more').waitFor();
   await opened(page).getByText('Its address sent 1,204 more like it in the same minute.').waitFor();
-  expect(faults).toEqual([]);
 });

@@ -80,12 +80,12 @@ test('with a pasted key, the panels add, list and get a pet, and the key does no
   expect(JSON.stringify(stack.log)).not.toContain(key);
   await page.reload();
   expect(await page.locator('body').innerText()).not.toContain(key);
-  expect(faults).toEqual([]);
 });
 
 test('the page shows the gauges, daily usage and refusals of a pasted key, and keeps them up to date', async () => {
   const key = await stack.issueKey({ name: 'acme', minute: 2, day: 100 });
-  const { page } = await openReference();
+  const { page, excuse } = await openReference();
+  excuse(/429/);
   await page.clock.install();
   await pasteKey(page, key);
   const tile = (name: string) => page.locator(`.tiles div:has(dt:text-is("${name}")) dd`).innerText();
@@ -137,7 +137,8 @@ test('a ban is shown with the time at which it expires', async () => {
 
 test('the page requests limits at most every 5 s, only while it is visible, and rarely for an invalid key', async () => {
   const key = await stack.issueKey();
-  const { page } = await openReference();
+  const { page, excuse } = await openReference();
+  excuse(/401/);
   await page.clock.install();
   let asked = 0;
   page.on('request', (request) => {
@@ -169,7 +170,8 @@ test('the page requests limits at most every 5 s, only while it is visible, and 
 test('a rejected key is checked again once a minute, and is shown when it works again', async () => {
   const key = await stack.issueKey({ name: 'back again' });
   const path = `/keys/${idOf(key)}`;
-  const { page } = await openReference();
+  const { page, excuse } = await openReference();
+  excuse(/401/);
   await page.clock.install();
   await pasteKey(page, key);
   await stack.admin('PATCH', path, { disabled: true });
@@ -187,7 +189,8 @@ test('a rejected key is checked again once a minute, and is shown when it works 
 
 test('while the gateway refuses the address, the page reports it and respects Retry-After', async () => {
   const own = await startStack();
-  const { page } = await watchedPage(browser, own.gateway);
+  const { page, excuse } = await watchedPage(browser, own.gateway);
+  excuse(/429/);
   await page.clock.install();
   await page.goto(`${own.gateway}/docs`);
   const key = await own.issueKey();
@@ -209,7 +212,7 @@ test('while the gateway refuses the address, the page reports it and respects Re
 
 test('code samples name this gateway and the pasted key until it is cleared, and are copied as shown', async () => {
   const key = await stack.issueKey();
-  const { page, faults } = await openReference({ permissions: ['clipboard-read', 'clipboard-write'] });
+  const { page } = await openReference({ permissions: ['clipboard-read', 'clipboard-write'] });
   await page.clock.install();
   const sample = panelOf(page, 'createPet').locator('.request pre:visible');
   const placeholders = { curl: '$KEY', fetch: 'process.env.KEY', Python: 'os.environ["KEY"]' };
@@ -245,7 +248,6 @@ test('code samples name this gateway and the pasted key until it is cleared, and
   expect(await sample.innerText()).toContain('os.environ["KEY"]');
   await pasteKey(page, `Bearer ${key}`);
   expect(await sample.innerText()).toContain(`Bearer ${key}"`);
-  expect(faults).toEqual([]);
 });
 
 test('every operation except store orders can be tried, and lists only its own errors', async () => {
@@ -278,7 +280,7 @@ test('request and response are side by side on a wide page and stacked on a phon
 });
 
 test('the page fits, is readable and passes axe-core in each look', async () => {
-  const { page, faults } = await openReference();
+  const { page } = await openReference();
   const key = await stack.issueKey({ name: 'x'.repeat(100), minute: 1 });
   await pasteKey(page, key);
   await execute(panelOf(page, 'listPets'));
@@ -294,12 +296,11 @@ test('the page fits, is readable and passes axe-core in each look', async () => 
     await page.emulateMedia({ colorScheme });
     expect(await page.evaluate('getComputedStyle(document.documentElement).backgroundColor')).toBe(ground);
   }
-  expect(faults).toEqual([]);
 });
 
 test('a reload of the reference requests one file', async () => {
   const own = await startStack();
-  const { page, faults } = await openReference({}, own);
+  const { page } = await openReference({}, own);
   await page.locator('.operation').first().waitFor();
   const paths = () => own.log.filter(({ msg }) => msg === 'request').map(({ path, status }) => `${status} ${path}`);
   await expect.poll(paths).toHaveLength(6);
@@ -308,5 +309,4 @@ test('a reload of the reference requests one file', async () => {
     await page.locator('.operation').first().waitFor();
     await expect.poll(paths).toHaveLength(6 + reload);
   }
-  expect(faults).toEqual([]);
 });

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { DoctorAnswer, HistoryAnswer, KeysAnswer, TokensAnswer } from '../../gateway/operators/api/answers.ts';
 import { activityOf } from '../support/activity.ts';
-import { openBrowser } from '../support/browser.ts';
+import { FAILED_REQUESTS, openBrowser } from '../support/browser.ts';
 import { openConsole } from '../support/console.ts';
 import { ctl } from '../support/ctl.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
@@ -192,12 +192,12 @@ test('a rollback that no replica has received can be repeated, and the change st
   for (let call = 0; call < 2; call++) {
     expect(await stack.admin('POST', '/plans/rollback', { reason: 'a test' })).toMatchObject(REPEATABLE);
     expect(await minute()).toBe(60);
-    expect(await ctl(stack, 'plans', 'rollback', '--yes')).toMatchObject({
-      code: 1,
-      err: expect.stringContaining('It is safe to repeat the change.'),
-    });
-    expect(await minute()).toBe(60);
   }
+  expect(await ctl(stack, 'plans', 'rollback', '--yes')).toMatchObject({
+    code: 1,
+    err: expect.stringContaining('It is safe to repeat the change.'),
+  });
+  expect(await minute()).toBe(60);
   replica.resume();
   await expect.poll(async () => (await stack.admin('POST', '/plans/rollback', {})).status).toBe(200);
   expect(await ctl(stack, 'plans', 'rollback', '--yes')).toMatchObject({
@@ -218,7 +218,8 @@ test('/readyz and the console name each of several faults', async () => {
   await eventually(async () => ((await send(`${stack.adminUrl}/readyz`)).json as { detail?: string }).detail).toMatch(
     both,
   );
-  const { page } = await openConsole(await openBrowser(), stack, '/console/plans');
+  const { page, excuse } = await openConsole(await openBrowser(), stack, '/console/plans');
+  excuse(FAILED_REQUESTS);
   await page.locator('#state').getByText('1 more finding: see Health.').waitFor();
 });
 
