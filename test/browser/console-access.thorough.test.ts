@@ -3,7 +3,6 @@ import type { Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
 import { expectReadable } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
-import { openBrowser } from '../support/browser.ts';
 import {
   confirm,
   isShown,
@@ -19,7 +18,6 @@ import {
 import { send } from '../support/http.ts';
 import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
 
-const browser = await openBrowser();
 const stack = await startStack();
 const HOSTILE = '<img src=x onerror="hacked=1">';
 
@@ -29,7 +27,7 @@ const leftBehind = (page: Page): Promise<string> =>
 
 test('the token is kept only in the browser tab, and logging out removes it and all data', async () => {
   await stack.issueKey({ name: 'a customer' });
-  const { page } = await visitConsole(browser, stack, '/console/keys');
+  const { page } = await visitConsole(stack, '/console/keys');
   await page.getByLabel('Your name').fill('anna');
   await logIn(page);
   await isShown(page);
@@ -55,7 +53,7 @@ test('the token is kept only in the browser tab, and logging out removes it and 
 
 test('the login page explains a wrong token, and the wait after ten wrong ones', async () => {
   const other = await startStack();
-  const { page, excuse } = await visitConsole(browser, other);
+  const { page, excuse } = await visitConsole(other);
   excuse(/status of (401|429)/);
   await logIn(page, 'wrong-token-of-the-tests');
   await page.getByText('This gateway does not accept this token.').waitFor();
@@ -78,7 +76,7 @@ test('text entered by people is shown as text and never executed', async () => {
   const key = await stack.issueKey({ name: HOSTILE });
   await stack.admin('PATCH', '/plans/pro', { minute: 301, author: HOSTILE, reason: `${HOSTILE} again` });
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: HOSTILE });
-  const { page, excuse } = await openConsole(browser, stack);
+  const { page, excuse } = await openConsole(stack);
   excuse(/404/);
   for (const [path, table] of [
     ['/console/keys', 'Keys'],
@@ -104,7 +102,7 @@ test('text entered by people is shown as text and never executed', async () => {
 });
 
 test('the browser blocks inline scripts, text used as HTML, and requests to other hosts', async () => {
-  const { page, faults } = await openConsole(browser, stack);
+  const { page, faults } = await openConsole(stack);
   const attempts = [
     'document.body.innerHTML = "<b>x</b>"',
     'document.body.setAttribute("onclick", "hacked = 1"), document.body.click()',
@@ -120,22 +118,26 @@ test('the browser blocks inline scripts, text used as HTML, and requests to othe
   expect(faults.splice(0).filter((fault) => !isBlocked(fault))).toEqual([]);
 });
 
+const long = await stack.issueKey({ name: 'x'.repeat(100), minute: 2, day: 2 });
+for (let sent = 0; sent < 3; sent++) await send(`${stack.gateway}/v1/pets`, { key: long });
+await stack.admin('PUT', `/keys/${idOf(long)}/ban`, { seconds: 600, reason: 'y'.repeat(100) });
+await stack.admin('PATCH', '/plans/pro', { day: 10_002, author: 'z'.repeat(100), reason: 'why' });
+
 test('every page is readable in each look, every field has a label, and nothing is cut off', async () => {
-  const key = await stack.issueKey({ name: 'x'.repeat(100), minute: 2, day: 2 });
-  for (let sent = 0; sent < 3; sent++) await send(`${stack.gateway}/v1/pets`, { key });
-  await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'y'.repeat(100) });
-  await stack.admin('PATCH', '/plans/pro', { day: 10_002, author: 'z'.repeat(100), reason: 'why' });
-  const { page } = await openConsole(browser, stack);
+  const { page } = await openConsole(stack);
   expect(await expectReadable(page)).toBeGreaterThan(150);
-  const [keys, ofKey] = ['keys', `key?id=${idOf(key)}`];
+  const [keys, ofKey] = ['keys', `key?id=${idOf(long)}`];
   for (const path of [keys, ofKey, 'requests', 'bans', 'usage', 'activity', 'access', 'health', 'plans']) {
     await visit(page, `/console/${path}`);
     await expectReadable(page);
   }
-  await visit(page, `/console/requests?keyId=${idOf(key)}`);
+});
+
+test('expanded rows, filtered lists and forms are readable in each look, and nothing is cut off', async () => {
+  const { page } = await openConsole(stack, `/console/requests?keyId=${idOf(long)}`);
   await openRow(page, 'Requests', 'Refused');
   await expectReadable(page);
-  await visit(page, `/console/activity?target=${idOf(key)}&action=ban.set`);
+  await visit(page, `/console/activity?target=${idOf(long)}&action=ban.set`);
   await expectReadable(page);
   await visit(page, '/console/plans');
   await page.getByRole('button', { name: 'Change Pro' }).click();
@@ -162,7 +164,7 @@ test('no element moves while the page updates', async () => {
   const key = await stack.issueKey({ name: 'steady', minute: 10_000, day: 10_000 });
   await send(`${stack.gateway}/v1/pets`, { key });
   // Content outside the viewport does not count as moved.
-  const { page } = await openConsole(browser, stack, `/console/key?id=${idOf(key)}`, {
+  const { page } = await openConsole(stack, `/console/key?id=${idOf(key)}`, {
     viewport: { width: 1_200, height: 4_000 },
   });
   await page.locator('canvas').nth(1).waitFor();

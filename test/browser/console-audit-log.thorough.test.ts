@@ -3,7 +3,6 @@ import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
-import { openBrowser } from '../support/browser.ts';
 import { isShown, openConsole, openRow, rowOf, visit } from '../support/console.ts';
 import { ctl } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
@@ -11,7 +10,6 @@ import { startStack } from '../support/stack.ts';
 
 /** The audit log: who changed what, field by field. */
 
-const browser = await openBrowser();
 const stack = await startStack();
 
 const LOG = '/console/activity';
@@ -40,7 +38,7 @@ test('an entry shows time, actor, target as a link, each changed field, reason a
   await stack.admin('PATCH', `/keys/${idOf(key)}`, paid);
   await ctl(stack, 'keys', 'disable', idOf(key), '--reason', 'asked for');
   await stack.admin('PATCH', '/plans/pro', { day: 12_345, author: 'eve', reason: 'launch' });
-  const { page } = await openConsole(browser, stack, '/', { timezoneId: 'Etc/UTC' });
+  const { page } = await openConsole(stack, '/', { timezoneId: 'Etc/UTC' });
   await page.getByRole('navigation').getByRole('link', { name: 'Audit log' }).click();
   await page.getByRole('heading', { level: 1, name: 'Audit log' }).waitFor();
   await expect.poll(() => page.title()).toMatch(/^Audit log/);
@@ -61,7 +59,7 @@ test('an entry shows time, actor, target as a link, each changed field, reason a
   expect(await linkOf('they have paid', 'acme')).toBe(`/console/key?id=${id}`);
   expect((await shortcomings(page)).found).toEqual([]);
   // A change made in the console is recorded as such, and appears automatically.
-  const second = await openConsole(browser, stack, `/console/key?id=${id}`);
+  const second = await openConsole(stack, `/console/key?id=${id}`);
   await second.page.getByRole('button', { name: 'Enable' }).click();
   await second.page.getByRole('dialog').getByRole('button', { name: 'Enable' }).click();
   await expect
@@ -76,7 +74,7 @@ test('at 1280 px, a reason never wraps within a word of ordinary length', async 
   const tags = Object.fromEntries(['customer', 'env', 'team', 'region'].map((tag) => [tag, `${tag} of many words`]));
   const change = { plan: 'pro', minute: 1_500, tags, author: 'administrator', reason };
   await stack.admin('PATCH', `/keys/${idOf(key)}`, change);
-  const { page } = await openConsole(browser, stack, `${LOG}?target=${idOf(key)}`, {
+  const { page } = await openConsole(stack, `${LOG}?target=${idOf(key)}`, {
     viewport: { width: 1280, height: 800 },
   });
   expect(await page.locator('.reason').first().innerText()).toBe(reason);
@@ -94,14 +92,14 @@ test('at 1280 px, a reason never wraps within a word of ordinary length', async 
 
 test('a name that consists of digits is shown unchanged', async () => {
   const key = await stack.issueKey({ name: '1234567' });
-  const { page } = await openConsole(browser, stack, `${LOG}?target=${idOf(key)}`);
+  const { page } = await openConsole(stack, `${LOG}?target=${idOf(key)}`);
   expect((await textsOf(page))[0]).toContain('Name: 1234567 ');
 });
 
 test('filters are part of the URL and survive a reload and paging', async () => {
   const key = await busy.issueKey({ name: 'filtered' });
   await busy.admin('PATCH', `/keys/${idOf(key)}`, { minute: 9, author: 'ben', reason: 'why not' });
-  const { page, excuse } = await openConsole(browser, busy, LOG);
+  const { page, excuse } = await openConsole(busy, LOG);
   const who = page.getByLabel('Who', { exact: true });
   const action = page.getByRole('combobox', { name: 'Action', exact: true });
   await who.fill('ada');
@@ -145,7 +143,7 @@ test('filters are part of the URL and survive a reload and paging', async () => 
 test('the download has every entry that the filters select, as ctl prints it, with formulas escaped', async () => {
   await busy.admin('PATCH', '/plans/pro', { minute: 7, author: 'ada', reason: '=1+1, "quoted"' });
   await busy.issueKey({ name: '@cmd' });
-  const { page } = await openConsole(browser, busy, `${LOG}?action=plan.change`);
+  const { page } = await openConsole(busy, `${LOG}?action=plan.change`);
   const csv = await downloaded(page);
   await page.getByText('The file has 56 entries.').waitFor();
   expect(csv).toBe((await ctl(busy, 'activity', '--action', 'plan.change', '--csv')).out);
@@ -162,7 +160,7 @@ test('the download has every entry that the filters select, as ctl prints it, wi
 });
 
 test('a download stops at 10,000 entries with a note, and a failed download shows the reason', async () => {
-  const { page, excuse } = await openConsole(browser, stack, LOG);
+  const { page, excuse } = await openConsole(stack, LOG);
   excuse(/503/);
   const entry = { id: '1-1', at: '', actor: 'a', action: 'ban.lift', target: '0', reason: '', via: 'api', changes: [] };
   const ofDownload = ({ pathname, searchParams }: URL) =>
@@ -183,7 +181,7 @@ test('a download stops at 10,000 entries with a note, and a failed download show
 });
 
 test('if one call finds too few entries, further calls fill the page', async () => {
-  const { page } = await openConsole(browser, stack, '/console/health');
+  const { page } = await openConsole(stack, '/console/health');
   await page.route(
     ({ pathname, searchParams }) => pathname === '/activity' && !searchParams.has('after'),
     (route) => route.fulfill({ json: { activity: [], next: '9999999999999-0' } }),
@@ -199,7 +197,7 @@ test('the pages for a key and for the plans show the last 5 entries about them a
     await stack.admin('PATCH', `/keys/${id}`, { minute, reason: `step ${minute}` });
   for (let minute = 301; minute <= 306; minute++)
     await stack.admin('PATCH', '/plans/pro', { minute, author: 'ada', reason: `plan ${minute}` });
-  const { page } = await openConsole(browser, stack, `/console/key?id=${id}`);
+  const { page } = await openConsole(stack, `/console/key?id=${id}`);
   await expect.poll(() => rows(page).count()).toBe(5);
   expect(await textsOf(page)).toEqual(
     [6, 5, 4, 3, 2].map((at) =>
@@ -227,7 +225,7 @@ test('a link to a deleted key leads to the audit log of its id', async () => {
   const id = idOf(key);
   await stack.admin('DELETE', `/keys/${id}?reason=leaked&author=ben`);
   await send(`${stack.gateway}/v1/pets`, { key, headers: { 'X-Request-Id': 'g-unknown' } });
-  const { page, excuse } = await openConsole(browser, stack, '/console/requests');
+  const { page, excuse } = await openConsole(stack, '/console/requests');
   excuse(/404/);
   await openRow(page, 'Requests', 'g-unknown');
   await page.locator('.request').getByRole('link', { name: 'Audit log of this key id' }).click();

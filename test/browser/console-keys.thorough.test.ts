@@ -2,14 +2,12 @@ import type { Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
 import { expectReadable, shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
-import { openBrowser } from '../support/browser.ts';
 import { confirm, isShown, openConsole, openRow, question, rowOf, takeKey, visit } from '../support/console.ts';
 import { type Answer, send } from '../support/http.ts';
 import { onRedis } from '../support/operators.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
-const browser = await openBrowser();
 const { url: REDIS_URL, redis } = await emptyDatabase();
 const stack = await startStack(onRedis(REDIS_URL));
 
@@ -21,7 +19,7 @@ const press = (page: Page, name: string) =>
 const badge = (page: Page, state: string) => page.locator('.under-title .badge', { hasText: state }).waitFor();
 
 test('an issued key is shown in full and can be copied; if it is not, the dialog asks once before it closes', async () => {
-  const { page } = await openConsole(browser, stack, '/console/keys', {
+  const { page } = await openConsole(stack, '/console/keys', {
     permissions: ['clipboard-read', 'clipboard-write'],
   });
   const issue = async () => {
@@ -89,7 +87,7 @@ async function visibleWhole(page: Page): Promise<void> {
 
 test("a key's page changes its name, plan, limits and expiry, and sends nothing else", async () => {
   const key = await stack.issueKey({ name: 'before', plan: 'free' });
-  const { page, faults } = await openConsole(browser, stack, pageOf(key));
+  const { page, faults } = await openConsole(stack, pageOf(key));
   await press(page, 'Edit');
   await question(page).getByLabel('Name').fill('after');
   await question(page).getByLabel('Plan').selectOption('business');
@@ -116,7 +114,7 @@ test("a key's page changes its name, plan, limits and expiry, and sends nothing 
 
 test('a key is disabled, enabled, rotated, banned, unbanned and, after confirmation, revoked', async () => {
   const old = await stack.issueKey({ name: 'zoo', plan: 'pro' });
-  const { page, excuse } = await openConsole(browser, stack, pageOf(old));
+  const { page, excuse } = await openConsole(stack, pageOf(old));
   excuse(/404/);
   await press(page, 'Disable');
   await confirm(page, 'Disable');
@@ -162,7 +160,7 @@ test('a key is disabled, enabled, rotated, banned, unbanned and, after confirmat
 
 test('adding, changing or revoking a secret of a key has no effect on its other secrets', async () => {
   const first = await stack.issueKey({ name: 'many secrets' });
-  const { page } = await openConsole(browser, stack, pageOf(first));
+  const { page } = await openConsole(stack, pageOf(first));
   await page.getByRole('button', { name: 'Add a secret' }).click();
   await question(page).getByLabel('Name').fill('reports');
   await question(page).getByLabel('Writing').uncheck();
@@ -188,7 +186,7 @@ test("a key's page lists its last requests with their reasons", async () => {
   const key = await stack.issueKey({ name: 'charted', minute: 2, day: 100 });
   for (const id of ['one', 'two', 'three']) await ask(key, id);
   await ask(await stack.issueKey(), 'of-another');
-  const { page } = await openConsole(browser, stack, pageOf(key));
+  const { page } = await openConsole(stack, pageOf(key));
   expect(await page.locator('tr.opens').count()).toBe(3);
   await openRow(page, 'Last requests', 'three');
   await openRow(page, 'Last requests', 'one');
@@ -207,7 +205,7 @@ test('a key is found by its name, a part of it, its id and the whole key, and a 
   const key = await stack.issueKey({ name: 'Findable & Sons' });
   await stack.issueKey({ name: 'findings inc' });
   await ask(key, 'request-of-a-log-line');
-  const { page } = await openConsole(browser, stack);
+  const { page } = await openConsole(stack);
   const sent: string[] = [];
   page.on('request', (request) => sent.push(request.url() + (request.postData() ?? '')));
   const find = async (text: string) => {
@@ -237,7 +235,7 @@ test('a key is found by its name, a part of it, its id and the whole key, and a 
 
 test('the URL contains the filters and the page of the key list, and an empty list says so', async () => {
   for (let at = 0; at < 27; at++) await stack.issueKey({ name: `herd ${at}`, plan: 'business' });
-  const { page } = await openConsole(browser, stack, '/console/keys');
+  const { page } = await openConsole(stack, '/console/keys');
   const names = page.locator('tbody .name');
   await page.getByLabel('Name contains').fill('HERD');
   await page.getByRole('button', { name: 'Filter' }).click();
@@ -260,7 +258,7 @@ test('the limits of a key are reset with a reason', async () => {
   const key = await stack.issueKey({ name: 'stuck', minute: 3, day: 50 });
   for (let sent = 0; sent < 5; sent++) await ask(key);
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'by mistake' });
-  const { page } = await openConsole(browser, stack, pageOf(key));
+  const { page } = await openConsole(stack, pageOf(key));
   await badge(page, 'Banned');
   await press(page, 'Reset limits');
   await question(page).getByText('its requests per minute and per day are all available again').waitFor();
@@ -280,7 +278,7 @@ test('every page shows the end of a ban, its place in the series and the number 
   await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
   const key = await stack.issueKey({ name: 'loud', minute: 1 });
   for (let sent = 0; sent < 9; sent++) await ask(key);
-  const { page } = await openConsole(browser, stack);
+  const { page } = await openConsole(stack);
   const line = /until (\d+ \w+, )?\d\d:\d\d \(in [45] min\), first ban, refused 6 since/;
   for (const [path, place] of [
     ['/console/keys?state=banned', rowOf(page, 'Keys', 'loud')],
@@ -299,7 +297,7 @@ test('every page shows the end of a ban, its place in the series and the number 
 });
 
 test('a page beyond the end of a list says so instead of showing an empty list', async () => {
-  const { page } = await openConsole(browser, stack, '/console/keys?offset=500');
+  const { page } = await openConsole(stack, '/console/keys?offset=500');
   await page.getByText('The list ends before this page.').waitFor();
   await visit(page, '/console/bans?offset=500');
   await page.getByText('The list ends before this page.').waitFor();
@@ -310,7 +308,7 @@ test('the minutes of a key show how many requests its bans refused, even after t
   const key = await stack.issueKey({ name: 'lifted', minute: 1 });
   for (let sent = 0; sent < 9; sent++) await ask(key);
   await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
-  const { page } = await openConsole(browser, stack, pageOf(key));
+  const { page } = await openConsole(stack, pageOf(key));
   const minutes = page.locator('figure', { hasText: 'Requests per minute as a table' });
   await minutes.locator('summary').click();
   const [head] = await minutes.locator('thead tr').allInnerTexts();
@@ -329,7 +327,7 @@ test('a key whose limit is too low for its clients is marked in the list and on 
     refused: 1_140,
   });
   await redis.hset(`gateway:marks:{${idOf(key)}}`, { usage_minutes: marks.join(' ') });
-  const { page } = await openConsole(browser, stack, '/console/keys');
+  const { page } = await openConsole(stack, '/console/keys');
   const line = /limit too low for its clients: a refused request waits 4 min/i;
   await rowOf(page, 'Keys', 'small').getByText(line).waitFor();
   await visit(page, pageOf(key));

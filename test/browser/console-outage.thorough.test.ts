@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { expect, test, vi } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { FAILED_REQUESTS, openBrowser } from '../support/browser.ts';
+import { FAILED_REQUESTS } from '../support/browser.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { openConsole, rowOf, visit } from '../support/console.ts';
 import { send } from '../support/http.ts';
@@ -9,8 +9,6 @@ import { startRedisServer } from '../support/redis.ts';
 import { startStack } from '../support/stack.ts';
 
 const PATIENCE = { timeout: 30_000 };
-
-const browser = await openBrowser();
 
 /** Starts a gateway with its own Redis. */
 async function startWithRedis() {
@@ -25,7 +23,7 @@ async function startWithRedis() {
 test('the console shows a Redis outage, rejected plan values, and the loss of the gateway', async () => {
   const { server, redis, stack } = await startWithRedis();
   const key = await stack.issueKey({ name: 'known', minute: 1_000_000, day: 1_000_000 });
-  const { page, excuse } = await openConsole(browser, stack, '/console/plans');
+  const { page, excuse } = await openConsole(stack, '/console/plans');
   excuse(FAILED_REQUESTS);
   const state = page.locator('#state');
   // Only requests to Redis reveal an outage.
@@ -75,7 +73,7 @@ test('a value of the wrong type in Redis is named, and Redis is not reported as 
   const { redis, stack } = await startWithRedis();
   await stack.issueKey();
   const why = (name: string) => `${name} in Redis holds a value of the wrong type. Check the value, then delete it.`;
-  const { page, excuse } = await openConsole(browser, stack, '/console/keys');
+  const { page, excuse } = await openConsole(stack, '/console/keys');
   excuse(FAILED_REQUESTS);
   const state = page.locator('#state');
   await redis.rename('gateway:keys', 'test:keys');
@@ -100,7 +98,7 @@ test('a value of the wrong type in Redis is named, and Redis is not reported as 
 
 test('a single request without a response does not change the state that is shown', async () => {
   const stack = await startStack();
-  const { page, excuse } = await openConsole(browser, stack, '/console/bans');
+  const { page, excuse } = await openConsole(stack, '/console/bans');
   excuse(FAILED_REQUESTS);
   const missed = new Set<string>();
   await page.route('**/*', async (route) => {

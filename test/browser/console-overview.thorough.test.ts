@@ -1,17 +1,12 @@
 import type { Locator, Page } from 'playwright-core';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { openBrowser } from '../support/browser.ts';
 import { launchChromium } from '../support/chromium.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { isShown, openConsole, rowOf, visit } from '../support/console.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-// A browser is slow while other tests run.
-vi.setConfig({ testTimeout: 120_000 });
-
-const browser = await openBrowser();
 const stack = await startStack();
 const ask = (key: string) => send(`${stack.gateway}/v1/pets`, { key });
 
@@ -22,7 +17,7 @@ test('the overview shows the last hour after a reload, with its plan changes, an
   for (let sent = 0; sent < 4; sent++) await ask(key);
   for (let sent = 0; sent < 2; sent++) await ask(banned);
   await stack.admin('PATCH', '/plans/free', { minute: 61, author: 'anna', reason: 'a mark' });
-  const { page } = await openConsole(browser, stack);
+  const { page } = await openConsole(stack);
   for (const _ of ['as opened', 'reloaded']) {
     const tile = (name: string) => page.locator(`.tile:has(dt:text-is("${name}")) b`).innerText();
     await expect.poll(() => tile('Admitted')).toBe('3');
@@ -53,7 +48,7 @@ test('the overview lists the busiest keys and those near their day limit, with l
   const near = await stack.issueKey({ name: 'nearly out', day: 5 });
   for (let sent = 0; sent < 20; sent++) await ask(loud);
   for (let sent = 0; sent < 4; sent++) await ask(near);
-  const { page } = await openConsole(browser, stack);
+  const { page } = await openConsole(stack);
   const first = page.getByRole('table', { name: 'Busiest keys' }).locator('tbody tr').first();
   await expect.poll(() => first.innerText()).toMatch(/loudest of all[\s\S]*20/);
   await rowOf(page, 'Near their day limit', 'nearly out').getByText('4 / 5').waitFor();
@@ -65,7 +60,7 @@ test('the overview lists the busiest keys and those near their day limit, with l
 
 test('every page survives a reload, and Back leads to the previous page', async () => {
   const key = await stack.issueKey({ name: 'reloaded' });
-  const { page, excuse } = await openConsole(browser, stack);
+  const { page, excuse } = await openConsole(stack);
   excuse(/404/);
   const pages = [
     ['/', 'Overview'],
@@ -110,8 +105,8 @@ const KEEP_TEXTS = `
   };
 `;
 
-async function openCharts(path: string, options: Parameters<typeof openConsole>[3] = {}, of = stack) {
-  const watched = await openConsole(browser, of, path, { timezoneId: 'Etc/UTC', ...options });
+async function openCharts(path: string, options: Parameters<typeof openConsole>[2] = {}, of = stack) {
+  const watched = await openConsole(of, path, { timezoneId: 'Etc/UTC', ...options });
   await watched.page.addInitScript(KEEP_TEXTS);
   await watched.page.reload();
   await isShown(watched.page);
@@ -198,10 +193,10 @@ test("a key's charts cover an hour or 15 minutes, and 35 or 7 days, up to the cu
 });
 
 test('a browser without a time zone shows times in UTC, and says so', async () => {
-  const lost = await launchChromium({ TZ: 'Nonsense' });
-  cleanUp(() => lost.close());
+  const lost = launchChromium({ TZ: 'Nonsense' });
+  cleanUp(async () => (await lost).close());
   const id = idOf(await stack.issueKey());
-  const { page } = await openConsole(lost, stack, `/console/key?id=${id}`);
+  const { page } = await openConsole(stack, `/console/key?id=${id}`, {}, lost);
   await page.getByText('This browser reports no time zone. Times are in UTC.').waitFor();
   const created = page.locator('dt', { hasText: 'Issued' }).locator('+ dd time');
   const at = (await created.getAttribute('datetime')) ?? '';

@@ -1,12 +1,10 @@
 import type { Locator } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
 import { fieldsOf, PLAN_FIELDS, PLAN_NAMES } from '../../gateway/limiter/plans.ts';
-import { openBrowser } from '../support/browser.ts';
 import { agree, confirm, openConsole, question, reviewPlan, rowOf } from '../support/console.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-const browser = await openBrowser();
 const stack = await startStack();
 const PAGE = '/console/plans';
 const valuesOf = async (places: Locator, attribute: string) =>
@@ -14,7 +12,7 @@ const valuesOf = async (places: Locator, attribute: string) =>
 const differences = 'dialog .differences li';
 
 test('a plan change is reviewed, made, listed in the history, and rolled back', async () => {
-  const { page } = await openConsole(browser, stack, PAGE);
+  const { page } = await openConsole(stack, PAGE);
   await reviewPlan(page, 'Free', { 'Requests per minute': '30', 'Ban after strikes': '20' });
   expect(await page.locator(differences).allInnerTexts()).toEqual([
     'Requests per minute: 60 → 30',
@@ -44,7 +42,7 @@ test('a plan change is reviewed, made, listed in the history, and rolled back', 
 });
 
 test('an optional number is removed by emptying its field', async () => {
-  const { page } = await openConsole(browser, stack, PAGE);
+  const { page } = await openConsole(stack, PAGE);
   await reviewPlan(page, 'Pro', { 'Ban after strikes': '400' });
   await agree(page, 'Apply', 'anna', 'fewer');
   await question(page).waitFor({ state: 'detached' });
@@ -58,7 +56,7 @@ test('an optional number is removed by emptying its field', async () => {
 test('the review shows what the new limits would have refused in the last hour', async () => {
   const key = await stack.issueKey({ name: 'busy shop', plan: 'business' });
   for (let sent = 0; sent < 12; sent++) await send(`${stack.gateway}/v1/pets`, { key });
-  const { page } = await openConsole(browser, stack, PAGE);
+  const { page } = await openConsole(stack, PAGE);
   await reviewPlan(page, 'Business', { 'Requests per minute': '2' });
   const tried = await stack.admin('POST', '/plans/business/try', { minute: 2 });
   const { wouldRefuse } = (tried.json as { affected: [{ wouldRefuse: number }] }).affected[0];
@@ -74,7 +72,7 @@ test('the review shows what the new limits would have refused in the last hour',
 });
 
 test('after a conflict between two operators, the review shows the values in force and keeps the typed ones', async () => {
-  const [one, other] = [await openConsole(browser, stack, PAGE), await openConsole(browser, stack, PAGE)];
+  const [one, other] = [await openConsole(stack, PAGE), await openConsole(stack, PAGE)];
   await reviewPlan(one.page, 'Business', { 'Requests per minute': '2000' });
   await reviewPlan(other.page, 'Business', { 'Requests per minute': '3000' });
   await agree(one.page, 'Apply', 'anna');
@@ -94,7 +92,7 @@ test('after a conflict between two operators, the review shows the values in for
 });
 
 test('the plan form has exactly the fields and options of each plan', async () => {
-  const { page } = await openConsole(browser, stack, PAGE);
+  const { page } = await openConsole(stack, PAGE);
   for (const plan of PLAN_NAMES) {
     await page.getByRole('button', { name: `Change ${plan}` }).click();
     const fields = question(page).locator('input, select');
@@ -106,7 +104,7 @@ test('the plan form has exactly the fields and options of each plan', async () =
 });
 
 test('an invalid limit is reported at its field, and is not sent', async () => {
-  const { page } = await openConsole(browser, stack, PAGE);
+  const { page } = await openConsole(stack, PAGE);
   await page.getByRole('button', { name: 'Change Pro' }).click();
   const field = question(page).getByLabel('Requests per day');
   for (const text of ['0', '-1', '1.5', '1000000001', '', 'many', '1e3', '0x3C']) {
@@ -121,7 +119,7 @@ test('an invalid limit is reported at its field, and is not sent', async () => {
 });
 
 test('an error from the gateway is shown at the field that caused it', async () => {
-  const { page, excuse } = await openConsole(browser, stack, PAGE);
+  const { page, excuse } = await openConsole(stack, PAGE);
   excuse(/400/);
   await reviewPlan(page, 'Pro', { 'Requests per minute': '301' });
   await agree(page, 'Apply', 'an\tna');
@@ -131,7 +129,7 @@ test('an error from the gateway is shown at the field that caused it', async () 
 });
 
 test('a plan is set to shadow mode and back to enforce', async () => {
-  const { page } = await openConsole(browser, stack, PAGE);
+  const { page } = await openConsole(stack, PAGE);
   const key = await stack.issueKey({ plan: 'pro', minute: 1, day: 1 });
   const ask = () => send(`${stack.gateway}/v1/pets`, { key });
   await ask();
@@ -148,7 +146,7 @@ test('a plan is set to shadow mode and back to enforce', async () => {
 });
 
 test('the Plans page can be used with the keyboard alone, and the focus is always visible', async () => {
-  const { page } = await openConsole(browser, stack, PAGE);
+  const { page } = await openConsole(stack, PAGE);
   const focused = async () => {
     const [text, outline] = (await page.evaluate(`{
       const { activeElement: at } = document;

@@ -2,7 +2,6 @@ import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
-import { openBrowser } from '../support/browser.ts';
 import { isShown, openConsole, openRow, rowOf, visit } from '../support/console.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
@@ -10,7 +9,6 @@ import { startStack } from '../support/stack.ts';
 
 /** The page of requests, and the explanation of each request. */
 
-const browser = await openBrowser();
 const stack = await startStack();
 
 const ask = (id: string, key?: string, path = '/v1/pets', gateway = stack.gateway) =>
@@ -22,7 +20,7 @@ test('requests are listed with key, status, outcome and duration, and new ones a
   const key = await stack.issueKey({ name: 'listed', minute: 1 });
   for (const id of ['l-served', 'l-refused']) await ask(id, key);
   await ask('l-stranger');
-  const { page } = await openConsole(browser, stack);
+  const { page } = await openConsole(stack);
   await page.getByRole('navigation').getByRole('link', { name: 'Requests' }).click();
   const textOf = async (id: string) => (await rowOf(page, 'Requests', id).first().innerText()).replaceAll(/\s+/g, ' ');
   await expect.poll(() => textOf('l-served')).toMatch(/listed \S+ GET \/v1\/pets 200 Admitted [<\d. ]+ ms l-served/);
@@ -37,7 +35,7 @@ test('requests are listed with key, status, outcome and duration, and new ones a
 test('a row expands by keyboard and by click, and shows what happened, why, until when, and what to do', async () => {
   const key = await stack.issueKey({ name: 'opened', plan: 'pro', minute: 50, day: 2 });
   for (const id of ['o-first', 'o-second', 'o-refused']) await ask(id, key);
-  const { page } = await openConsole(browser, stack, `/console/requests?keyId=${idOf(key)}`);
+  const { page } = await openConsole(stack, `/console/requests?keyId=${idOf(key)}`);
   const button = rowOf(page, 'Requests', 'o-refused').getByRole('button');
   await button.focus();
   await page.keyboard.press('Enter');
@@ -68,7 +66,7 @@ test('a request refused by a ban links to the bans and to an existing heading of
   const key = await stack.issueKey({ name: 'banned' });
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'too loud' });
   await ask('b-banned', key);
-  const { page, excuse } = await openConsole(browser, stack, '/console/requests?q=b-banned');
+  const { page, excuse } = await openConsole(stack, '/console/requests?q=b-banned');
   // The console requests the revoked key, which returns 404.
   excuse(/404/);
   // It is the only expanded row.
@@ -92,7 +90,7 @@ test('a request refused by a ban links to the bans and to an existing heading of
 test('the list of requests pauses while a row is expanded and continues once it is collapsed', async () => {
   const key = await stack.issueKey({ name: 'still' });
   for (const id of ['s-1', 's-2']) await ask(id, key);
-  const { page } = await openConsole(browser, stack);
+  const { page } = await openConsole(stack);
   await page.clock.install();
   await visit(page, `/console/requests?keyId=${idOf(key)}`);
   await openRow(page, 'Requests', 's-1');
@@ -112,7 +110,7 @@ test('a request in progress is marked as such until it has its result', async ()
     socket.write(okTo(head));
   });
   const slow = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '60000' });
-  const { page } = await openConsole(browser, slow, '/console/requests');
+  const { page } = await openConsole(slow, '/console/requests');
   await page.getByText('There are no requests yet.').waitFor();
   const asked = ask('u-slow', await slow.issueKey(), '/v1/pets', slow.gateway);
   await openRow(page, 'Requests', 'In progress');
@@ -127,7 +125,7 @@ test('filters are part of the URL and are kept while paging, and an invalid one 
   const key = await other.issueKey({ name: 'many', day: 55 });
   for (let at = 0; at < 57; at++) await ask(`m-${at}`, key, '/v1/pets', other.gateway);
   await ask('m-stranger', undefined, '/v1/pets', other.gateway);
-  const { page, excuse } = await openConsole(browser, other, '/console/requests');
+  const { page, excuse } = await openConsole(other, '/console/requests');
   await page.getByLabel('Status').fill('2xx');
   await page.getByLabel('Key id').fill(key);
   await page.getByRole('button', { name: 'Filter' }).click();
@@ -171,7 +169,7 @@ test('the filter for a key accepts its full name, and offers a choice if several
   ];
   for (const [id, key] of Object.entries({ 'n-1': one, 'n-2': two, 'n-3': three }))
     await ask(id, key, '/v1/pets', other.gateway);
-  const { page } = await openConsole(browser, other, '/console/requests?status=2xx');
+  const { page } = await openConsole(other, '/console/requests?status=2xx');
   const shown = () => new URL(page.url()).search;
   const filterBy = async (text: string) => {
     await page.getByLabel('Key id').fill(text);
@@ -210,7 +208,7 @@ test('the filter for a key finds a revoked key by its id or name, and says if no
   await ask('like-a-name', await stack.issueKey({ name: 'like-a-name' }));
   await ask('g-1', key);
   await stack.admin('DELETE', `/keys/${idOf(key)}`);
-  const { page } = await openConsole(browser, stack, '/console/requests?keyId=gone+away');
+  const { page } = await openConsole(stack, '/console/requests?keyId=gone+away');
   for (const address of [undefined, `/console/requests?keyId=${idOf(key)}`]) {
     if (address !== undefined) await visit(page, address);
     await page.getByText(`The key Gone away was revoked. Its id was ${idOf(key)}.`).waitFor();
@@ -238,7 +236,7 @@ test.for([
   ],
 ] as const)('changing another filter preserves the period, even %s', async ([, period]) => {
   const query = new URLSearchParams(period);
-  const { page } = await openConsole(browser, stack, `/console/requests?${query}`, {
+  const { page } = await openConsole(stack, `/console/requests?${query}`, {
     timezoneId: 'Europe/Berlin',
   });
   const shown = () => Object.fromEntries(new URL(page.url()).searchParams);
@@ -254,7 +252,7 @@ test.for([
 });
 
 test('gateways that did not answer are named, and identical refusals are one row', async () => {
-  const { page } = await openConsole(browser, stack);
+  const { page } = await openConsole(stack);
   await page.route(
     ({ pathname }) => pathname === '/requests',
     async (route) => {

@@ -4,12 +4,10 @@ import { expect, test } from 'vitest';
 import type { KeyView } from '../../gateway/operators/api/answers.ts';
 import { expectReadable, shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
-import { openBrowser } from '../support/browser.ts';
 import { confirm, isShown, openConsole, question, rowOf, takeKey } from '../support/console.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-const browser = await openBrowser();
 const stack = await startStack();
 const ask = (key: string) => send(`${stack.gateway}/v1/pets`, { key });
 const rowsOf = (page: Page, table: string) => page.getByRole('table', { name: table }).locator('tbody tr');
@@ -22,7 +20,7 @@ keys.push(await stack.issueKey({ name: 'untagged' }));
 for (const [at, key] of keys.entries()) for (let sent = 0; sent <= at; sent++) await ask(key);
 
 test("a key's tags are set, edited and shown, and invalid tags are reported at their field", async () => {
-  const { page } = await openConsole(browser, stack, '/console/keys');
+  const { page } = await openConsole(stack, '/console/keys');
   await page.getByRole('button', { name: 'Issue a key' }).click();
   await question(page).getByLabel('Name').fill('new');
   await question(page).getByLabel('Tags').fill('customer');
@@ -48,7 +46,7 @@ test("a key's tags are set, edited and shown, and invalid tags are reported at t
 });
 
 test('the URL filters keys by tag, a tag links to its keys, and the search field shows the filter', async () => {
-  const { page } = await openConsole(browser, stack, '/console/keys?tag=customer:acme,env:prod');
+  const { page } = await openConsole(stack, '/console/keys?tag=customer:acme,env:prod');
   const names = () => namesIn(page, 'Keys');
   expect(await names()).toEqual(['prod 2', 'prod 0']);
   await page.getByLabel('Tag').fill('customer:acme');
@@ -62,7 +60,7 @@ test('the URL filters keys by tag, a tag links to its keys, and the search field
 });
 
 test('the URL filters requests by tag', async () => {
-  const { page } = await openConsole(browser, stack, '/console/requests?tag=env:prod');
+  const { page } = await openConsole(stack, '/console/requests?tag=env:prod');
   expect(await namesIn(page, 'Requests')).toEqual(['prod 2', 'prod 2', 'prod 2', 'prod 0']);
   await page.getByLabel('Tag').fill('env:nowhere');
   await page.getByRole('button', { name: 'Filter' }).click();
@@ -70,7 +68,7 @@ test('the URL filters requests by tag', async () => {
 });
 
 test('usage is summed by key and by tag, filtered by the URL, and downloaded', async () => {
-  const { page } = await openConsole(browser, stack, '/console/usage?tag=customer:acme');
+  const { page } = await openConsole(stack, '/console/usage?tag=customer:acme');
   const texts = async () =>
     (await rowsOf(page, 'Usage').allInnerTexts()).map((text) => text.replaceAll(/\s+/g, ' ').trim());
   expect(await namesIn(page, 'Usage')).toEqual(['prod 2', 'test 1', 'prod 0']);

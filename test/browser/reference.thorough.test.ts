@@ -2,18 +2,17 @@ import type { Locator, Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { expectReadable } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
-import { openBrowser, type WatchedPage, watchedPage } from '../support/browser.ts';
+import { type WatchedPage, watchedPage } from '../support/browser.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-const browser = await openBrowser();
 const stack = await startStack();
 
 async function openReference(
-  options: Parameters<typeof browser.newPage>[0] = {},
+  options: Parameters<typeof watchedPage>[1] = {},
   { gateway } = stack,
 ): Promise<WatchedPage> {
-  const watched = await watchedPage(browser, gateway, options);
+  const watched = await watchedPage(gateway, options);
   await watched.page.goto(`${gateway}/docs`);
   return watched;
 }
@@ -189,7 +188,7 @@ test('a rejected key is checked again once a minute, and is shown when it works 
 
 test('while the gateway refuses the address, the page reports it and respects Retry-After', async () => {
   const own = await startStack();
-  const { page, excuse } = await watchedPage(browser, own.gateway);
+  const { page, excuse } = await watchedPage(own.gateway);
   excuse(/429/);
   await page.clock.install();
   await page.goto(`${own.gateway}/docs`);

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { DoctorAnswer, HistoryAnswer, KeysAnswer, TokensAnswer } from '../../gateway/operators/api/answers.ts';
 import { activityOf } from '../support/activity.ts';
-import { FAILED_REQUESTS, openBrowser } from '../support/browser.ts';
+import { FAILED_REQUESTS } from '../support/browser.ts';
 import { openConsole } from '../support/console.ts';
 import { ctl } from '../support/ctl.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
@@ -218,7 +218,7 @@ test('/readyz and the console name each of several faults', async () => {
   await eventually(async () => ((await send(`${stack.adminUrl}/readyz`)).json as { detail?: string }).detail).toMatch(
     both,
   );
-  const { page, excuse } = await openConsole(await openBrowser(), stack, '/console/plans');
+  const { page, excuse } = await openConsole(stack, '/console/plans');
   excuse(FAILED_REQUESTS);
   await page.locator('#state').getByText('1 more finding: see Health.').waitFor();
 });

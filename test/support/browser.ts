@@ -6,7 +6,7 @@ import { cleanUp } from './clean-up.ts';
 let browser: Promise<Browser> | undefined;
 
 /** A real headless browser. All test files of a process share one, which closes with the process. */
-export const openBrowser = (): Promise<Browser> => (browser ??= launchChromium());
+const openBrowser = (): Promise<Browser> => (browser ??= launchChromium());
 
 export interface WatchedPage {
   readonly page: Page;
@@ -29,11 +29,11 @@ const PATIENCE_MS = 60_000;
  * test fails if the page had a fault.
  */
 export async function watchedPage(
-  browser: Browser,
   origin: string,
   options: Parameters<Browser['newPage']>[0] = {},
+  browser = openBrowser(),
 ): Promise<WatchedPage> {
-  const page = await browser.newPage(options);
+  const page = await (await browser).newPage(options);
   // A browser is slow while other tests run.
   page.setDefaultTimeout(PATIENCE_MS);
   const faults: string[] = [];
