@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
-import { shortcomings } from '../support/accessibility.ts';
+import { expectReadable } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
-import { openBrowser } from '../support/browser.ts';
 import {
   confirm,
   isShown,
@@ -19,7 +18,6 @@ import {
 import { send } from '../support/http.ts';
 import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
 
-const browser = await openBrowser();
 const stack = await startStack();
 const HOSTILE = '<img src=x onerror="hacked=1">';
 
@@ -29,7 +27,7 @@ const leftBehind = (page: Page): Promise<string> =>
 
 test('the token is kept only in the browser tab, and logging out removes it and all data', async () => {
   await stack.issueKey({ name: 'a customer' });
-  const { page, faults } = await visitConsole(browser, stack, '/console/keys');
+  const { page } = await visitConsole(stack, '/console/keys');
   await page.getByLabel('Your name').fill('anna');
   await logIn(page);
   await isShown(page);
@@ -51,12 +49,12 @@ test('the token is kept only in the browser tab, and logging out removes it and 
   expect(await page.locator('dialog, .console').count()).toBe(0);
   await page.reload();
   await page.getByRole('button', { name: 'Log in' }).waitFor();
-  expect(faults).toEqual([]);
 });
 
 test('the login page explains a wrong token, and the wait after ten wrong ones', async () => {
   const other = await startStack();
-  const { page, faults } = await visitConsole(browser, other);
+  const { page, excuse } = await visitConsole(other);
+  excuse(/status of (401|429)/);
   await logIn(page, 'wrong-token-of-the-tests');
   await page.getByText('This gateway does not accept this token.').waitFor();
   expect(await page.evaluate('sessionStorage.length')).toBe(0);
@@ -72,15 +70,14 @@ test('the login page explains a wrong token, and the wait after ten wrong ones',
     expect((await answered).status()).toBe(200);
   }, 30_000);
   await isShown(page);
-  // The browser itself logs these responses, whatever the page does with them.
-  expect(faults.filter((fault) => !/status of (401|429)/.test(fault))).toEqual([]);
 });
 
 test('text entered by people is shown as text and never executed', async () => {
   const key = await stack.issueKey({ name: HOSTILE });
   await stack.admin('PATCH', '/plans/pro', { minute: 301, author: HOSTILE, reason: `${HOSTILE} again` });
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: HOSTILE });
-  const { page, faults } = await openConsole(browser, stack);
+  const { page, excuse } = await openConsole(stack);
+  excuse(/404/);
   for (const [path, table] of [
     ['/console/keys', 'Keys'],
     ['/console/plans', 'Changes'],
@@ -102,11 +99,10 @@ test('text entered by people is shown as text and never executed', async () => {
   await page.getByText(HOSTILE).waitFor();
   expect(await page.locator('img').count()).toBe(0);
   expect(await page.evaluate('typeof hacked')).toBe('undefined');
-  expect(faults.filter((fault) => !fault.includes('404'))).toEqual([]);
 });
 
 test('the browser blocks inline scripts, text used as HTML, and requests to other hosts', async () => {
-  const { page, faults } = await openConsole(browser, stack);
+  const { page, faults } = await openConsole(stack);
   const attempts = [
     'document.body.innerHTML = "<b>x</b>"',
     'document.body.setAttribute("onclick", "hacked = 1"), document.body.click()',
@@ -118,60 +114,57 @@ test('the browser blocks inline scripts, text used as HTML, and requests to othe
   expect(await page.evaluate('typeof hacked')).toBe('undefined');
   expect(await page.locator('main h2').count()).toBeGreaterThan(0);
   await vi.waitFor(() => expect(faults.length).toBeGreaterThanOrEqual(attempts.length));
-  expect(faults.every((fault) => /Content Security Policy|TrustedHTML|TrustedScript/.test(fault))).toBe(true);
+  const isBlocked = (fault: string) => /Content Security Policy|TrustedHTML|TrustedScript/.test(fault);
+  expect(faults.splice(0).filter((fault) => !isBlocked(fault))).toEqual([]);
 });
 
-test.for([
-  { colorScheme: 'light', width: 1_200 },
-  { colorScheme: 'dark', width: 1_200 },
-  { colorScheme: 'light', width: 375 },
-  { colorScheme: 'dark', width: 375 },
-] as const)(
-  'every page is readable in $colorScheme at $width px, every field has a label, and nothing is cut off',
-  async ({ colorScheme, width }) => {
-    const key = await stack.issueKey({ name: 'x'.repeat(100), minute: 2, day: 2 });
-    for (let sent = 0; sent < 3; sent++) await send(`${stack.gateway}/v1/pets`, { key });
-    await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'y'.repeat(100) });
-    await stack.admin('PATCH', '/plans/pro', { day: 10_001 + width, author: 'z'.repeat(100), reason: 'why' });
-    const { page } = await openConsole(browser, stack, '/', { colorScheme, viewport: { width, height: 800 } });
-    const check = async () => {
-      const { passed, found } = await shortcomings(page);
-      expect([page.url(), found]).toEqual([page.url(), []]);
-      expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(width);
-      return passed;
-    };
-    expect(await check()).toBeGreaterThan(60);
-    for (const path of ['keys', `key?id=${idOf(key)}`, 'requests', 'bans', 'activity', 'access', 'health', 'plans']) {
-      await visit(page, `/console/${path}`);
-      await check();
-    }
-    await visit(page, `/console/requests?keyId=${idOf(key)}`);
-    await openRow(page, 'Requests', 'Refused');
-    await check();
-    await visit(page, `/console/activity?target=${idOf(key)}&action=ban.set`);
-    await check();
-    await visit(page, '/console/plans');
-    await page.getByRole('button', { name: 'Change Pro' }).click();
-    await question(page).getByLabel('Requests per day').fill('none');
-    await question(page).getByRole('button', { name: 'Review' }).click();
-    await question(page).getByText('A whole number').waitFor();
-    await check();
-    await confirm(page, 'Cancel');
-    await reviewPlan(page, 'Pro', { 'Requests per day': '123456' });
-    await question(page).getByText('In the last hour').waitFor();
-    await question(page).getByRole('button', { name: 'Apply' }).click();
-    await question(page).getByText('A reason is required.').waitFor();
-    await check();
-    const ground = String(await page.evaluate('getComputedStyle(document.body).backgroundColor'));
-    expect(ground).toBe(colorScheme === 'dark' ? 'rgb(15, 18, 23)' : 'rgb(246, 247, 249)');
-  },
-);
+const long = await stack.issueKey({ name: 'x'.repeat(100), minute: 2, day: 2 });
+for (let sent = 0; sent < 3; sent++) await send(`${stack.gateway}/v1/pets`, { key: long });
+await stack.admin('PUT', `/keys/${idOf(long)}/ban`, { seconds: 600, reason: 'y'.repeat(100) });
+await stack.admin('PATCH', '/plans/pro', { day: 10_002, author: 'z'.repeat(100), reason: 'why' });
+
+test('every page is readable in each look, every field has a label, and nothing is cut off', async () => {
+  const { page } = await openConsole(stack);
+  expect(await expectReadable(page)).toBeGreaterThan(150);
+  const [keys, ofKey] = ['keys', `key?id=${idOf(long)}`];
+  for (const path of [keys, ofKey, 'requests', 'bans', 'usage', 'activity', 'access', 'health', 'plans']) {
+    await visit(page, `/console/${path}`);
+    await expectReadable(page);
+  }
+});
+
+test('expanded rows, filtered lists and forms are readable in each look, and nothing is cut off', async () => {
+  const { page } = await openConsole(stack, `/console/requests?keyId=${idOf(long)}`);
+  await openRow(page, 'Requests', 'Refused');
+  await expectReadable(page);
+  await visit(page, `/console/activity?target=${idOf(long)}&action=ban.set`);
+  await expectReadable(page);
+  await visit(page, '/console/plans');
+  await page.getByRole('button', { name: 'Change Pro' }).click();
+  await question(page).getByLabel('Requests per day').fill('none');
+  await question(page).getByRole('button', { name: 'Review' }).click();
+  await question(page).getByText('A whole number').waitFor();
+  await expectReadable(page);
+  await confirm(page, 'Cancel');
+  await reviewPlan(page, 'Pro', { 'Requests per day': '123456' });
+  await question(page).getByText('In the last hour').waitFor();
+  await question(page).getByRole('button', { name: 'Apply' }).click();
+  await question(page).getByText('A reason is required.').waitFor();
+  await expectReadable(page);
+  for (const [colorScheme, ground] of [
+    ['dark', 'rgb(15, 18, 23)'],
+    ['light', 'rgb(246, 247, 249)'],
+  ] as const) {
+    await page.emulateMedia({ colorScheme });
+    expect(await page.evaluate('getComputedStyle(document.body).backgroundColor')).toBe(ground);
+  }
+});
 
 test('no element moves while the page updates', async () => {
   const key = await stack.issueKey({ name: 'steady', minute: 10_000, day: 10_000 });
   await send(`${stack.gateway}/v1/pets`, { key });
   // Content outside the viewport does not count as moved.
-  const { page } = await openConsole(browser, stack, `/console/key?id=${idOf(key)}`, {
+  const { page } = await openConsole(stack, `/console/key?id=${idOf(key)}`, {
     viewport: { width: 1_200, height: 4_000 },
   });
   await page.locator('canvas').nth(1).waitFor();

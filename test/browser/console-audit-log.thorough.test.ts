@@ -3,7 +3,6 @@ import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
-import { openBrowser } from '../support/browser.ts';
 import { isShown, openConsole, openRow, rowOf, visit } from '../support/console.ts';
 import { ctl } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
@@ -11,7 +10,6 @@ import { startStack } from '../support/stack.ts';
 
 /** The audit log: who changed what, field by field. */
 
-const browser = await openBrowser();
 const stack = await startStack();
 
 const LOG = '/console/activity';
@@ -40,7 +38,7 @@ test('an entry shows time, actor, target as a link, each changed field, reason a
   await stack.admin('PATCH', `/keys/${idOf(key)}`, paid);
   await ctl(stack, 'keys', 'disable', idOf(key), '--reason', 'asked for');
   await stack.admin('PATCH', '/plans/pro', { day: 12_345, author: 'eve', reason: 'launch' });
-  const { page, faults } = await openConsole(browser, stack, '/', { timezoneId: 'Etc/UTC' });
+  const { page } = await openConsole(stack, '/', { timezoneId: 'Etc/UTC' });
   await page.getByRole('navigation').getByRole('link', { name: 'Audit log' }).click();
   await page.getByRole('heading', { level: 1, name: 'Audit log' }).waitFor();
   await expect.poll(() => page.title()).toMatch(/^Audit log/);
@@ -61,13 +59,12 @@ test('an entry shows time, actor, target as a link, each changed field, reason a
   expect(await linkOf('they have paid', 'acme')).toBe(`/console/key?id=${id}`);
   expect((await shortcomings(page)).found).toEqual([]);
   // A change made in the console is recorded as such, and appears automatically.
-  const second = await openConsole(browser, stack, `/console/key?id=${id}`);
+  const second = await openConsole(stack, `/console/key?id=${id}`);
   await second.page.getByRole('button', { name: 'Enable' }).click();
   await second.page.getByRole('dialog').getByRole('button', { name: 'Enable' }).click();
   await expect
     .poll(async () => (await textsOf(page))[0], { timeout: 10_000 })
     .toMatch(/Disabled: true → none .*Console$/);
-  expect([...faults, ...second.faults]).toEqual([]);
 });
 
 test('at 1280 px, a reason never wraps within a word of ordinary length', async () => {
@@ -77,7 +74,7 @@ test('at 1280 px, a reason never wraps within a word of ordinary length', async 
   const tags = Object.fromEntries(['customer', 'env', 'team', 'region'].map((tag) => [tag, `${tag} of many words`]));
   const change = { plan: 'pro', minute: 1_500, tags, author: 'administrator', reason };
   await stack.admin('PATCH', `/keys/${idOf(key)}`, change);
-  const { page } = await openConsole(browser, stack, `${LOG}?target=${idOf(key)}`, {
+  const { page } = await openConsole(stack, `${LOG}?target=${idOf(key)}`, {
     viewport: { width: 1280, height: 800 },
   });
   expect(await page.locator('.reason').first().innerText()).toBe(reason);
@@ -95,14 +92,14 @@ test('at 1280 px, a reason never wraps within a word of ordinary length', async 
 
 test('a name that consists of digits is shown unchanged', async () => {
   const key = await stack.issueKey({ name: '1234567' });
-  const { page } = await openConsole(browser, stack, `${LOG}?target=${idOf(key)}`);
+  const { page } = await openConsole(stack, `${LOG}?target=${idOf(key)}`);
   expect((await textsOf(page))[0]).toContain('Name: 1234567 ');
 });
 
 test('filters are part of the URL and survive a reload and paging', async () => {
   const key = await busy.issueKey({ name: 'filtered' });
   await busy.admin('PATCH', `/keys/${idOf(key)}`, { minute: 9, author: 'ben', reason: 'why not' });
-  const { page, faults } = await openConsole(browser, busy, LOG);
+  const { page, excuse } = await openConsole(busy, LOG);
   const who = page.getByLabel('Who', { exact: true });
   const action = page.getByRole('combobox', { name: 'Action', exact: true });
   await who.fill('ada');
@@ -138,7 +135,7 @@ test('filters are part of the URL and survive a reload and paging', async () => 
   await page.getByLabel('To', { exact: true }).fill('2199-01-01T00:00');
   await page.getByRole('button', { name: 'Filter' }).click();
   await expect.poll(() => rows(page).count()).toBe(2);
-  expect(faults).toEqual([]);
+  excuse(/400/);
   await visit(page, `${LOG}?from=yesterday`);
   await page.getByText('from must be').waitFor();
 });
@@ -146,7 +143,7 @@ test('filters are part of the URL and survive a reload and paging', async () => 
 test('the download has every entry that the filters select, as ctl prints it, with formulas escaped', async () => {
   await busy.admin('PATCH', '/plans/pro', { minute: 7, author: 'ada', reason: '=1+1, "quoted"' });
   await busy.issueKey({ name: '@cmd' });
-  const { page, faults } = await openConsole(browser, busy, `${LOG}?action=plan.change`);
+  const { page } = await openConsole(busy, `${LOG}?action=plan.change`);
   const csv = await downloaded(page);
   await page.getByText('The file has 56 entries.').waitFor();
   expect(csv).toBe((await ctl(busy, 'activity', '--action', 'plan.change', '--csv')).out);
@@ -160,11 +157,11 @@ test('the download has every entry that the filters select, as ctl prints it, wi
   expect(await downloaded(page)).toBe(csv);
   await visit(page, LOG);
   expect(await downloaded(page)).toBe((await ctl(busy, 'activity', '--csv')).out);
-  expect(faults).toEqual([]);
 });
 
 test('a download stops at 10,000 entries with a note, and a failed download shows the reason', async () => {
-  const { page } = await openConsole(browser, stack, LOG);
+  const { page, excuse } = await openConsole(stack, LOG);
+  excuse(/503/);
   const entry = { id: '1-1', at: '', actor: 'a', action: 'ban.lift', target: '0', reason: '', via: 'api', changes: [] };
   const ofDownload = ({ pathname, searchParams }: URL) =>
     pathname === '/activity' && searchParams.get('limit') !== '50';
@@ -184,14 +181,13 @@ test('a download stops at 10,000 entries with a note, and a failed download show
 });
 
 test('if one call finds too few entries, further calls fill the page', async () => {
-  const { page, faults } = await openConsole(browser, stack, '/console/health');
+  const { page } = await openConsole(stack, '/console/health');
   await page.route(
     ({ pathname, searchParams }) => pathname === '/activity' && !searchParams.has('after'),
     (route) => route.fulfill({ json: { activity: [], next: '9999999999999-0' } }),
   );
   await visit(page, `${LOG}?action=plan.change`);
   await expect.poll(async () => (await textsOf(page)).length).toBeGreaterThan(0);
-  expect(faults).toEqual([]);
 });
 
 test('the pages for a key and for the plans show the last 5 entries about them and link to all entries', async () => {
@@ -201,7 +197,7 @@ test('the pages for a key and for the plans show the last 5 entries about them a
     await stack.admin('PATCH', `/keys/${id}`, { minute, reason: `step ${minute}` });
   for (let minute = 301; minute <= 306; minute++)
     await stack.admin('PATCH', '/plans/pro', { minute, author: 'ada', reason: `plan ${minute}` });
-  const { page, faults } = await openConsole(browser, stack, `/console/key?id=${id}`);
+  const { page } = await openConsole(stack, `/console/key?id=${id}`);
   await expect.poll(() => rows(page).count()).toBe(5);
   expect(await textsOf(page)).toEqual(
     [6, 5, 4, 3, 2].map((at) =>
@@ -222,7 +218,6 @@ test('the pages for a key and for the plans show the last 5 entries about them a
   await page.getByRole('link', { name: 'All entries' }).click();
   await expect.poll(() => searchOf(page).get('action')).toBe('plan.change');
   await expect.poll(() => page.getByRole('combobox', { name: 'Action', exact: true }).inputValue()).toBe('plan.change');
-  expect(faults).toEqual([]);
 });
 
 test('a link to a deleted key leads to the audit log of its id', async () => {
@@ -230,7 +225,8 @@ test('a link to a deleted key leads to the audit log of its id', async () => {
   const id = idOf(key);
   await stack.admin('DELETE', `/keys/${id}?reason=leaked&author=ben`);
   await send(`${stack.gateway}/v1/pets`, { key, headers: { 'X-Request-Id': 'g-unknown' } });
-  const { page } = await openConsole(browser, stack, '/console/requests');
+  const { page, excuse } = await openConsole(stack, '/console/requests');
+  excuse(/404/);
   await openRow(page, 'Requests', 'g-unknown');
   await page.locator('.request').getByRole('link', { name: 'Audit log of this key id' }).click();
   await expect

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { expect, test, vi } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { openBrowser } from '../support/browser.ts';
+import { FAILED_REQUESTS } from '../support/browser.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { openConsole, rowOf, visit } from '../support/console.ts';
 import { send } from '../support/http.ts';
@@ -9,8 +9,6 @@ import { startRedisServer } from '../support/redis.ts';
 import { startStack } from '../support/stack.ts';
 
 const PATIENCE = { timeout: 30_000 };
-
-const browser = await openBrowser();
 
 /** Starts a gateway with its own Redis. */
 async function startWithRedis() {
@@ -22,14 +20,11 @@ async function startWithRedis() {
   return { server, redis, stack: await startStack({ REDIS_URL: server.url }) };
 }
 
-/** The browser itself logs failed requests, whatever the page does with them. */
-const ofThePage = (faults: string[]): string[] =>
-  faults.filter((fault) => !fault.startsWith('Failed to load resource'));
-
 test('the console shows a Redis outage, rejected plan values, and the loss of the gateway', async () => {
   const { server, redis, stack } = await startWithRedis();
   const key = await stack.issueKey({ name: 'known', minute: 1_000_000, day: 1_000_000 });
-  const { page, faults } = await openConsole(browser, stack, '/console/plans');
+  const { page, excuse } = await openConsole(stack, '/console/plans');
+  excuse(FAILED_REQUESTS);
   const state = page.locator('#state');
   // Only requests to Redis reveal an outage.
   const shows = (what: RegExp) =>
@@ -69,18 +64,17 @@ test('the console shows a Redis outage, rejected plan values, and the loss of th
   await server.restart();
   await expect.poll(() => redis.hget('gateway:plans', 'free.minute').catch(() => undefined)).toBe('61');
   await shows(/All well/);
-  expect(ofThePage(faults)).toEqual([]);
 
   await stack.stop();
   await shows(/No response[\s\S]*Since \d\d:\d\d/);
-  expect(ofThePage(faults)).toEqual([]);
 });
 
 test('a value of the wrong type in Redis is named, and Redis is not reported as down', async () => {
   const { redis, stack } = await startWithRedis();
   await stack.issueKey();
   const why = (name: string) => `${name} in Redis holds a value of the wrong type. Check the value, then delete it.`;
-  const { page } = await openConsole(browser, stack, '/console/keys');
+  const { page, excuse } = await openConsole(stack, '/console/keys');
+  excuse(FAILED_REQUESTS);
   const state = page.locator('#state');
   await redis.rename('gateway:keys', 'test:keys');
   await redis.set('gateway:keys', 'foo');
@@ -104,7 +98,8 @@ test('a value of the wrong type in Redis is named, and Redis is not reported as 
 
 test('a single request without a response does not change the state that is shown', async () => {
   const stack = await startStack();
-  const { page } = await openConsole(browser, stack, '/console/bans');
+  const { page, excuse } = await openConsole(stack, '/console/bans');
+  excuse(FAILED_REQUESTS);
   const missed = new Set<string>();
   await page.route('**/*', async (route) => {
     const { pathname } = new URL(route.request().url());

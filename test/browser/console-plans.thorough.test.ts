@@ -1,12 +1,10 @@
 import type { Locator } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
 import { fieldsOf, PLAN_FIELDS, PLAN_NAMES } from '../../gateway/limiter/plans.ts';
-import { openBrowser } from '../support/browser.ts';
 import { agree, confirm, openConsole, question, reviewPlan, rowOf } from '../support/console.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-const browser = await openBrowser();
 const stack = await startStack();
 const PAGE = '/console/plans';
 const valuesOf = async (places: Locator, attribute: string) =>
@@ -14,7 +12,7 @@ const valuesOf = async (places: Locator, attribute: string) =>
 const differences = 'dialog .differences li';
 
 test('a plan change is reviewed, made, listed in the history, and rolled back', async () => {
-  const { page, faults } = await openConsole(browser, stack, PAGE);
+  const { page } = await openConsole(stack, PAGE);
   await reviewPlan(page, 'Free', { 'Requests per minute': '30', 'Ban after strikes': '20' });
   expect(await page.locator(differences).allInnerTexts()).toEqual([
     'Requests per minute: 60 → 30',
@@ -41,11 +39,10 @@ test('a plan change is reviewed, made, listed in the history, and rolled back', 
   await rowOf(page, 'Changes', 'rolls back').waitFor();
   expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 60 } });
   expect((await stack.admin('GET', '/plans')).json).not.toHaveProperty('free.ban_after');
-  expect(faults).toEqual([]);
 });
 
 test('an optional number is removed by emptying its field', async () => {
-  const { page, faults } = await openConsole(browser, stack, PAGE);
+  const { page } = await openConsole(stack, PAGE);
   await reviewPlan(page, 'Pro', { 'Ban after strikes': '400' });
   await agree(page, 'Apply', 'anna', 'fewer');
   await question(page).waitFor({ state: 'detached' });
@@ -54,13 +51,12 @@ test('an optional number is removed by emptying its field', async () => {
   await agree(page, 'Apply', 'anna', 'as usual');
   await question(page).waitFor({ state: 'detached' });
   await rowOf(page, 'In force', 'Pro').getByText('5 × minute').waitFor();
-  expect(faults).toEqual([]);
 });
 
 test('the review shows what the new limits would have refused in the last hour', async () => {
   const key = await stack.issueKey({ name: 'busy shop', plan: 'business' });
   for (let sent = 0; sent < 12; sent++) await send(`${stack.gateway}/v1/pets`, { key });
-  const { page, faults } = await openConsole(browser, stack, PAGE);
+  const { page } = await openConsole(stack, PAGE);
   await reviewPlan(page, 'Business', { 'Requests per minute': '2' });
   const tried = await stack.admin('POST', '/plans/business/try', { minute: 2 });
   const { wouldRefuse } = (tried.json as { affected: [{ wouldRefuse: number }] }).affected[0];
@@ -73,11 +69,10 @@ test('the review shows what the new limits would have refused in the last hour',
     .getByText('As far as the counts show, these limits would have refused 0 of 12 requests from 1 key.')
     .waitFor();
   await question(page).getByText('This is a lower bound: requests are counted by minute').waitFor();
-  expect(faults).toEqual([]);
 });
 
 test('after a conflict between two operators, the review shows the values in force and keeps the typed ones', async () => {
-  const [one, other] = [await openConsole(browser, stack, PAGE), await openConsole(browser, stack, PAGE)];
+  const [one, other] = [await openConsole(stack, PAGE), await openConsole(stack, PAGE)];
   await reviewPlan(one.page, 'Business', { 'Requests per minute': '2000' });
   await reviewPlan(other.page, 'Business', { 'Requests per minute': '3000' });
   await agree(one.page, 'Apply', 'anna');
@@ -92,13 +87,12 @@ test('after a conflict between two operators, the review shows the values in for
   await confirm(other.page, 'Apply');
   expect((await stack.admin('GET', '/plans')).json).toMatchObject({ business: { minute: 3_000 } });
   await rowOf(one.page, 'In force', 'Business').getByText('3,000').waitFor();
-  expect(one.faults).toEqual([]);
   // The browser itself logs a 409, whatever the page does with it.
-  expect(other.faults).toEqual([expect.stringContaining('409')]);
+  expect(other.faults.splice(0)).toEqual([expect.stringContaining('409')]);
 });
 
 test('the plan form has exactly the fields and options of each plan', async () => {
-  const { page } = await openConsole(browser, stack, PAGE);
+  const { page } = await openConsole(stack, PAGE);
   for (const plan of PLAN_NAMES) {
     await page.getByRole('button', { name: `Change ${plan}` }).click();
     const fields = question(page).locator('input, select');
@@ -110,7 +104,7 @@ test('the plan form has exactly the fields and options of each plan', async () =
 });
 
 test('an invalid limit is reported at its field, and is not sent', async () => {
-  const { page, faults } = await openConsole(browser, stack, PAGE);
+  const { page } = await openConsole(stack, PAGE);
   await page.getByRole('button', { name: 'Change Pro' }).click();
   const field = question(page).getByLabel('Requests per day');
   for (const text of ['0', '-1', '1.5', '1000000001', '', 'many', '1e3', '0x3C']) {
@@ -122,11 +116,11 @@ test('an invalid limit is reported at its field, and is not sent', async () => {
     await field.press('Enter');
     await question(page).getByText('You have not changed anything.').waitFor();
   }
-  expect(faults).toEqual([]);
 });
 
 test('an error from the gateway is shown at the field that caused it', async () => {
-  const { page } = await openConsole(browser, stack, PAGE);
+  const { page, excuse } = await openConsole(stack, PAGE);
+  excuse(/400/);
   await reviewPlan(page, 'Pro', { 'Requests per minute': '301' });
   await agree(page, 'Apply', 'an\tna');
   await question(page).getByText('Who are you? must not be empty or contain control characters').waitFor();
@@ -135,7 +129,7 @@ test('an error from the gateway is shown at the field that caused it', async () 
 });
 
 test('a plan is set to shadow mode and back to enforce', async () => {
-  const { page, faults } = await openConsole(browser, stack, PAGE);
+  const { page } = await openConsole(stack, PAGE);
   const key = await stack.issueKey({ plan: 'pro', minute: 1, day: 1 });
   const ask = () => send(`${stack.gateway}/v1/pets`, { key });
   await ask();
@@ -149,11 +143,10 @@ test('a plan is set to shadow mode and back to enforce', async () => {
     await question(page).waitFor({ state: 'detached' });
     await vi.waitFor(async () => expect((await ask()).status).toBe(status), 10_000);
   }
-  expect(faults).toEqual([]);
 });
 
 test('the Plans page can be used with the keyboard alone, and the focus is always visible', async () => {
-  const { page, faults } = await openConsole(browser, stack, PAGE);
+  const { page } = await openConsole(stack, PAGE);
   const focused = async () => {
     const [text, outline] = (await page.evaluate(`{
       const { activeElement: at } = document;
@@ -186,5 +179,4 @@ test('the Plans page can be used with the keyboard alone, and the focus is alway
   // The / key moves the focus to the search from anywhere on the page.
   await page.keyboard.press('/');
   expect(await page.evaluate('[document.activeElement.id, document.activeElement.value]')).toEqual(['find', '']);
-  expect(faults).toEqual([]);
 });

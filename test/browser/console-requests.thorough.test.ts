@@ -2,7 +2,6 @@ import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
-import { openBrowser } from '../support/browser.ts';
 import { isShown, openConsole, openRow, rowOf, visit } from '../support/console.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
@@ -10,7 +9,6 @@ import { startStack } from '../support/stack.ts';
 
 /** The page of requests, and the explanation of each request. */
 
-const browser = await openBrowser();
 const stack = await startStack();
 
 const ask = (id: string, key?: string, path = '/v1/pets', gateway = stack.gateway) =>
@@ -22,7 +20,7 @@ test('requests are listed with key, status, outcome and duration, and new ones a
   const key = await stack.issueKey({ name: 'listed', minute: 1 });
   for (const id of ['l-served', 'l-refused']) await ask(id, key);
   await ask('l-stranger');
-  const { page, faults } = await openConsole(browser, stack);
+  const { page } = await openConsole(stack);
   await page.getByRole('navigation').getByRole('link', { name: 'Requests' }).click();
   const textOf = async (id: string) => (await rowOf(page, 'Requests', id).first().innerText()).replaceAll(/\s+/g, ' ');
   await expect.poll(() => textOf('l-served')).toMatch(/listed \S+ GET \/v1\/pets 200 Admitted [<\d. ]+ ms l-served/);
@@ -32,13 +30,12 @@ test('requests are listed with key, status, outcome and duration, and new ones a
   await expect.poll(async () => (await idsIn(page))[0], { timeout: 10_000 }).toBe('l-later');
   await rowOf(page, 'Requests', 'l-served').getByRole('link', { name: 'listed' }).click();
   await page.getByRole('heading', { name: 'listed' }).waitFor();
-  expect(faults).toEqual([]);
 });
 
 test('a row expands by keyboard and by click, and shows what happened, why, until when, and what to do', async () => {
   const key = await stack.issueKey({ name: 'opened', plan: 'pro', minute: 50, day: 2 });
   for (const id of ['o-first', 'o-second', 'o-refused']) await ask(id, key);
-  const { page, faults } = await openConsole(browser, stack, `/console/requests?keyId=${idOf(key)}`);
+  const { page } = await openConsole(stack, `/console/requests?keyId=${idOf(key)}`);
   const button = rowOf(page, 'Requests', 'o-refused').getByRole('button');
   await button.focus();
   await page.keyboard.press('Enter');
@@ -63,14 +60,15 @@ test('a row expands by keyboard and by click, and shows what happened, why, unti
   await rowOf(page, 'Requests', 'o-second').getByRole('link', { name: 'o-second' }).click();
   await expect.poll(() => idsIn(page)).toEqual(['o-second']);
   await opened(page).getByText('1 → 0 of 2 requests left').waitFor();
-  expect(faults).toEqual([]);
 });
 
 test('a request refused by a ban links to the bans and to an existing heading of the runbook', async () => {
   const key = await stack.issueKey({ name: 'banned' });
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'too loud' });
   await ask('b-banned', key);
-  const { page, faults } = await openConsole(browser, stack, '/console/requests?q=b-banned');
+  const { page, excuse } = await openConsole(stack, '/console/requests?q=b-banned');
+  // The console requests the revoked key, which returns 404.
+  excuse(/404/);
   // It is the only expanded row.
   await opened(page).getByText('An operator had banned the key until').waitFor();
   expect(await opened(page).innerText()).toMatch(/The key is banned until [\d:]+ \(in (10|9) min\), refused 1 since\./);
@@ -87,34 +85,39 @@ test('a request refused by a ban links to the bans and to an existing heading of
   await opened(page).getByRole('link', { name: 'Runbook' }).click();
   await page.getByRole('heading', { name: 'A client complains of 429' }).waitFor();
   expect(await page.locator(':target').count()).toBe(1);
-  // The console requests the revoked key, which returns 404.
-  expect(faults.filter((fault) => !fault.includes('404'))).toEqual([]);
 });
 
 test('the list of requests pauses while a row is expanded and continues once it is collapsed', async () => {
   const key = await stack.issueKey({ name: 'still' });
   for (const id of ['s-1', 's-2']) await ask(id, key);
-  const { page } = await openConsole(browser, stack, `/console/requests?keyId=${idOf(key)}`);
+  const { page } = await openConsole(stack);
+  await page.clock.install();
+  await visit(page, `/console/requests?keyId=${idOf(key)}`);
   await openRow(page, 'Requests', 's-1');
   await page.getByText('While a request is open, the list is not updated.').waitFor();
   await ask('s-3', key);
-  await page.waitForTimeout(4_000);
+  await page.clock.fastForward(4_000);
+  await page.waitForTimeout(500);
   expect(await idsIn(page)).toEqual(['s-2', 's-1']);
   await rowOf(page, 'Requests', 's-1').first().getByRole('button').click();
   await expect.poll(() => idsIn(page), { timeout: 10_000 }).toEqual(['s-3', 's-2', 's-1']);
 });
 
 test('a request in progress is marked as such until it has its result', async () => {
-  const core = await faultyCore((socket, head) => void setTimeout(() => socket.write(okTo(head)), 4_000));
-  const slow = await startStack({ CORE_URL: core });
-  const { page, faults } = await openConsole(browser, slow, '/console/requests');
+  const held = Promise.withResolvers<void>();
+  const core = await faultyCore(async (socket, head) => {
+    await held.promise;
+    socket.write(okTo(head));
+  });
+  const slow = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '60000' });
+  const { page } = await openConsole(slow, '/console/requests');
   await page.getByText('There are no requests yet.').waitFor();
   const asked = ask('u-slow', await slow.issueKey(), '/v1/pets', slow.gateway);
   await openRow(page, 'Requests', 'In progress');
   await opened(page).getByText('It is in progress.').waitFor();
+  held.resolve();
   await asked;
-  await opened(page).getByText('was answered with 200 after 4.').waitFor();
-  expect(faults).toEqual([]);
+  await opened(page).getByText('was answered with 200 after').waitFor();
 });
 
 test('filters are part of the URL and are kept while paging, and an invalid one is explained', async () => {
@@ -122,7 +125,7 @@ test('filters are part of the URL and are kept while paging, and an invalid one 
   const key = await other.issueKey({ name: 'many', day: 55 });
   for (let at = 0; at < 57; at++) await ask(`m-${at}`, key, '/v1/pets', other.gateway);
   await ask('m-stranger', undefined, '/v1/pets', other.gateway);
-  const { page, faults } = await openConsole(browser, other, '/console/requests');
+  const { page, excuse } = await openConsole(other, '/console/requests');
   await page.getByLabel('Status').fill('2xx');
   await page.getByLabel('Key id').fill(key);
   await page.getByRole('button', { name: 'Filter' }).click();
@@ -151,7 +154,7 @@ test('filters are part of the URL and are kept while paging, and an invalid one 
   await page.getByLabel('To').fill('2199-01-01T00:00');
   await page.getByRole('button', { name: 'Filter' }).click();
   await expect.poll(() => page.locator('tr.opens').count()).toBe(50);
-  expect(faults).toEqual([]);
+  excuse(/400/);
   await page.getByLabel('Status').fill('600');
   await page.getByRole('button', { name: 'Filter' }).click();
   await page.getByText('status must be a status such as 429, or a class such as 4xx.').waitFor();
@@ -166,7 +169,7 @@ test('the filter for a key accepts its full name, and offers a choice if several
   ];
   for (const [id, key] of Object.entries({ 'n-1': one, 'n-2': two, 'n-3': three }))
     await ask(id, key, '/v1/pets', other.gateway);
-  const { page, faults } = await openConsole(browser, other, '/console/requests?status=2xx');
+  const { page } = await openConsole(other, '/console/requests?status=2xx');
   const shown = () => new URL(page.url()).search;
   const filterBy = async (text: string) => {
     await page.getByLabel('Key id').fill(text);
@@ -197,7 +200,6 @@ test('the filter for a key accepts its full name, and offers a choice if several
   expect(shown()).toBe('?keyId=REPORTS&status=2xx');
   await similar.getByRole('link', { name: 'acme reports' }).click();
   await expect.poll(() => idsIn(page)).toEqual(['n-3']);
-  expect(faults).toEqual([]);
 });
 
 test('the filter for a key finds a revoked key by its id or name, and says if no key has a name', async () => {
@@ -206,7 +208,7 @@ test('the filter for a key finds a revoked key by its id or name, and says if no
   await ask('like-a-name', await stack.issueKey({ name: 'like-a-name' }));
   await ask('g-1', key);
   await stack.admin('DELETE', `/keys/${idOf(key)}`);
-  const { page, faults } = await openConsole(browser, stack, '/console/requests?keyId=gone+away');
+  const { page } = await openConsole(stack, '/console/requests?keyId=gone+away');
   for (const address of [undefined, `/console/requests?keyId=${idOf(key)}`]) {
     if (address !== undefined) await visit(page, address);
     await page.getByText(`The key Gone away was revoked. Its id was ${idOf(key)}.`).waitFor();
@@ -229,7 +231,6 @@ test('the filter for a key finds a revoked key by its id or name, and says if no
   await page.getByText('and 2 more keys').waitFor();
   await visit(page, '/console/requests?keyId=like-a-name');
   await expect.poll(() => idsIn(page)).toEqual(['like-a-name']);
-  expect(faults).toEqual([]);
 });
 
 test.for([
@@ -240,7 +241,7 @@ test.for([
   ],
 ] as const)('changing another filter preserves the period, even %s', async ([, period]) => {
   const query = new URLSearchParams(period);
-  const { page, faults } = await openConsole(browser, stack, `/console/requests?${query}`, {
+  const { page } = await openConsole(stack, `/console/requests?${query}`, {
     timezoneId: 'Europe/Berlin',
   });
   const shown = () => Object.fromEntries(new URL(page.url()).searchParams);
@@ -253,11 +254,10 @@ test.for([
   await page.getByLabel('To').fill('');
   await page.getByRole('button', { name: 'Filter' }).click();
   await expect.poll(shown).toEqual({ status: '2xx', from: '2026-06-30T10:00:05.000Z' });
-  expect(faults).toEqual([]);
 });
 
 test('gateways that did not answer are named, and identical refusals are one row', async () => {
-  const { page, faults } = await openConsole(browser, stack);
+  const { page } = await openConsole(stack);
   await page.route(
     ({ pathname }) => pathname === '/requests',
     async (route) => {
@@ -272,5 +272,4 @@ test('gateways that did not answer are named, and identical refusals are one row
   await page.getByText('This list is incomplete. These gateways did not respond: host-b:7, host-c:8.').waitFor();
   await rowOf(page, 'Requests', 'r-stranger').first().getByText('and 1,204 more').waitFor();
   await opened(page).getByText('Its address sent 1,204 more like it in the same minute.').waitFor();
-  expect(faults).toEqual([]);
 });

@@ -3,12 +3,10 @@ import { expect, test } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
-import { openBrowser } from '../support/browser.ts';
 import { isShown, logIn, openConsole, question, takeKey, visit, visitConsole } from '../support/console.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-const browser = await openBrowser();
 const stack = await startStack();
 const key = await stack.issueKey({ name: 'acme' });
 await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 6_000, reason: 'a test' });
@@ -20,11 +18,10 @@ const FREE_TO_ALL = ['Check again', 'Download CSV', 'Filter', 'Find', 'Log out',
 /** Opens the console with a new token, and waits until it shows the token's role. */
 async function openAs(role: string): Promise<Page> {
   const { json } = await stack.admin('POST', '/tokens', { name: 'carla', role });
-  const { page, faults } = await visitConsole(browser, stack, '/console/access');
+  const { page } = await visitConsole(stack, '/console/access');
   await logIn(page, (json as { token: string }).token);
   await isShown(page);
   await page.getByText(new RegExp(`^carla, ${role}$`, 'i')).waitFor();
-  expect(faults).toEqual([]);
   return page;
 }
 
@@ -110,7 +107,8 @@ test('a user of a named token is not asked for a name', async () => {
 async function openUntilRevoked(path: string): Promise<{ page: Page; revoke(): Promise<void> }> {
   const { json } = await stack.admin('POST', '/tokens', { name: 'dora', role: 'operator' });
   const { id, token } = json as { id: string; token: string };
-  const { page } = await visitConsole(browser, stack, path);
+  const { page, excuse } = await visitConsole(stack, path);
+  excuse(/401/);
   await logIn(page, token);
   const revoke = async () => {
     await stack.admin('DELETE', `/tokens/${id}`);
@@ -199,7 +197,7 @@ test('the review of a plan tries the new limits again after a new login', async 
 test('an admin and the shared token may use every button', async () => {
   const { refused } = await buttonsOf(await openAs('admin'));
   expect(refused).toEqual([]);
-  const { page } = await openConsole(browser, stack, '/console/access');
+  const { page } = await openConsole(stack, '/console/access');
   await page.getByText('Shared token, Admin').waitFor();
   await page.getByRole('button', { name: 'Create token' }).click();
   await question(page).getByLabel('Role').waitFor();

@@ -2,14 +2,12 @@ import { readFile } from 'node:fs/promises';
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import type { KeyView } from '../../gateway/operators/api/answers.ts';
-import { shortcomings } from '../support/accessibility.ts';
+import { expectReadable, shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
-import { openBrowser } from '../support/browser.ts';
 import { confirm, isShown, openConsole, question, rowOf, takeKey } from '../support/console.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-const browser = await openBrowser();
 const stack = await startStack();
 const ask = (key: string) => send(`${stack.gateway}/v1/pets`, { key });
 const rowsOf = (page: Page, table: string) => page.getByRole('table', { name: table }).locator('tbody tr');
@@ -22,7 +20,7 @@ keys.push(await stack.issueKey({ name: 'untagged' }));
 for (const [at, key] of keys.entries()) for (let sent = 0; sent <= at; sent++) await ask(key);
 
 test("a key's tags are set, edited and shown, and invalid tags are reported at their field", async () => {
-  const { page, faults } = await openConsole(browser, stack, '/console/keys');
+  const { page } = await openConsole(stack, '/console/keys');
   await page.getByRole('button', { name: 'Issue a key' }).click();
   await question(page).getByLabel('Name').fill('new');
   await question(page).getByLabel('Tags').fill('customer');
@@ -45,11 +43,10 @@ test("a key's tags are set, edited and shown, and invalid tags are reported at t
   expect(await edit('')).toEqual({ tags: {} });
   await expect.poll(() => page.locator('.under-title .tag').count()).toBe(0);
   expect((await stack.admin('GET', `/keys/${idOf(key)}`)).json as KeyView).not.toHaveProperty('tags');
-  expect(faults).toEqual([]);
 });
 
 test('the URL filters keys by tag, a tag links to its keys, and the search field shows the filter', async () => {
-  const { page, faults } = await openConsole(browser, stack, '/console/keys?tag=customer:acme,env:prod');
+  const { page } = await openConsole(stack, '/console/keys?tag=customer:acme,env:prod');
   const names = () => namesIn(page, 'Keys');
   expect(await names()).toEqual(['prod 2', 'prod 0']);
   await page.getByLabel('Tag').fill('customer:acme');
@@ -60,53 +57,45 @@ test('the URL filters keys by tag, a tag links to its keys, and the search field
   await expect.poll(names).toEqual(['test 1']);
   expect(await page.getByLabel('Tag').inputValue()).toBe('env:test');
   expect((await shortcomings(page)).found).toEqual([]);
-  expect(faults).toEqual([]);
 });
 
 test('the URL filters requests by tag', async () => {
-  const { page, faults } = await openConsole(browser, stack, '/console/requests?tag=env:prod');
+  const { page } = await openConsole(stack, '/console/requests?tag=env:prod');
   expect(await namesIn(page, 'Requests')).toEqual(['prod 2', 'prod 2', 'prod 2', 'prod 0']);
   await page.getByLabel('Tag').fill('env:nowhere');
   await page.getByRole('button', { name: 'Filter' }).click();
   await page.getByText('No recent request matches these filters.').waitFor();
-  expect(faults).toEqual([]);
 });
 
-test.for([1_280, 375])(
-  'at %i px usage is summed by key and by tag, filtered by the URL, and downloaded',
-  async (width) => {
-    const { page, faults } = await openConsole(browser, stack, '/console/usage?tag=customer:acme', {
-      viewport: { width, height: 800 },
-    });
-    const texts = async () =>
-      (await rowsOf(page, 'Usage').allInnerTexts()).map((text) => text.replaceAll(/\s+/g, ' ').trim());
-    expect(await namesIn(page, 'Usage')).toEqual(['prod 2', 'test 1', 'prod 0']);
-    await page.getByText('In total, 6 admitted and 0 refused.').waitFor();
-    const file = async () => {
-      const [download] = await Promise.all([
-        page.waitForEvent('download'),
-        page.getByRole('button', { name: 'Download CSV' }).click(),
-      ]);
-      return (await readFile(await download.path(), 'utf8')).split('\r\n');
-    };
-    expect((await file()).slice(0, 2)).toEqual([
-      'id,plan,admitted,refused,name,tags',
-      `${idOf(keys[2] as string)},free,3,0,prod 2,"customer=acme, env=prod"`,
+test('usage is summed by key and by tag, filtered by the URL, and downloaded', async () => {
+  const { page } = await openConsole(stack, '/console/usage?tag=customer:acme');
+  const texts = async () =>
+    (await rowsOf(page, 'Usage').allInnerTexts()).map((text) => text.replaceAll(/\s+/g, ' ').trim());
+  expect(await namesIn(page, 'Usage')).toEqual(['prod 2', 'test 1', 'prod 0']);
+  await page.getByText('In total, 6 admitted and 0 refused.').waitFor();
+  const file = async () => {
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: 'Download CSV' }).click(),
     ]);
-    await page.getByLabel('Sum by tag').fill('env');
-    await page.getByRole('button', { name: 'Filter' }).click();
-    await expect.poll(texts).toEqual(['prod 2 4 0', 'test 1 2 0']);
-    expect(new URL(page.url()).search).toBe('?by=env&tag=customer%3Aacme');
-    expect(await file()).toEqual(['env,keys,admitted,refused', 'prod,2,4,0', 'test,1,2,0', '']);
-    expect((await shortcomings(page)).found).toEqual([]);
-    await page.getByRole('link', { name: 'prod', exact: true }).click();
-    await isShown(page);
-    expect(new URL(page.url()).search).toBe('?tag=customer%3Aacme%2Cenv%3Aprod');
-    await expect.poll(() => namesIn(page, 'Usage')).toEqual(['prod 2', 'prod 0']);
-    await page.goto('/console/usage?by=env&from=2026-01-01&to=2026-01-02');
-    await page.getByText('No matching key was used in this period.').waitFor();
-    await page.getByText(/^Usage before \d{4}-\d\d-\d\d is not kept\.$/).waitFor();
-    expect(await page.getByLabel('From').inputValue()).toBe('2026-01-01');
-    expect(faults).toEqual([]);
-  },
-);
+    return (await readFile(await download.path(), 'utf8')).split('\r\n');
+  };
+  expect((await file()).slice(0, 2)).toEqual([
+    'id,plan,admitted,refused,name,tags',
+    `${idOf(keys[2] as string)},free,3,0,prod 2,"customer=acme, env=prod"`,
+  ]);
+  await page.getByLabel('Sum by tag').fill('env');
+  await page.getByRole('button', { name: 'Filter' }).click();
+  await expect.poll(texts).toEqual(['prod 2 4 0', 'test 1 2 0']);
+  expect(new URL(page.url()).search).toBe('?by=env&tag=customer%3Aacme');
+  expect(await file()).toEqual(['env,keys,admitted,refused', 'prod,2,4,0', 'test,1,2,0', '']);
+  await expectReadable(page);
+  await page.getByRole('link', { name: 'prod', exact: true }).click();
+  await isShown(page);
+  expect(new URL(page.url()).search).toBe('?tag=customer%3Aacme%2Cenv%3Aprod');
+  await expect.poll(() => namesIn(page, 'Usage')).toEqual(['prod 2', 'prod 0']);
+  await page.goto('/console/usage?by=env&from=2026-01-01&to=2026-01-02');
+  await page.getByText('No matching key was used in this period.').waitFor();
+  await page.getByText(/^Usage before \d{4}-\d\d-\d\d is not kept\.$/).waitFor();
+  expect(await page.getByLabel('From').inputValue()).toBe('2026-01-01');
+});

@@ -1,7 +1,6 @@
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { openBrowser } from '../support/browser.ts';
 import { logIn, openConsole, question, rowOf, visit, visitConsole } from '../support/console.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
@@ -10,12 +9,11 @@ import { startStack } from '../support/stack.ts';
  * An operator's tasks, each starting on the first page, with the number of clicks that it takes. Typing does not count.
  */
 
-const browser = await openBrowser();
 const stack = await startStack();
 
 /** Counts the clicks that the browser receives. A choice from a list counts as one click. */
 async function startWalk() {
-  const { page } = await openConsole(browser, stack);
+  const { page } = await openConsole(stack);
   let clicks = 0;
   const click = async (role: 'button' | 'link', name: string, within: Pick<Page, 'getByRole'> = page) => {
     clicks++;
@@ -138,7 +136,7 @@ test('giving a colleague read-only access takes 3 clicks', async () => {
   await click('button', 'Create token', question(page));
   const token = await question(page).getByLabel('Token').inputValue();
   expect(clicks()).toBe(3);
-  const colleague = await visitConsole(browser, stack, `/console/key?id=${idOf(key)}`);
+  const colleague = await visitConsole(stack, `/console/key?id=${idOf(key)}`);
   await logIn(colleague.page, token);
   await colleague.page.getByRole('heading', { name: 'only looked at' }).waitFor();
   const ban = colleague.page.locator('.page-head').getByRole('button', { name: 'Ban', disabled: true });

@@ -1,19 +1,16 @@
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
-import { openBrowser } from '../support/browser.ts';
-import { cleanUp } from '../support/clean-up.ts';
+import { watchedPage } from '../support/browser.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { startStack } from '../support/stack.ts';
-
-const browser = await openBrowser();
 
 /** A page of an origin other than the gateway's. */
 async function elsewhere(): Promise<{ page: Page; origin: string }> {
   const origin = await serveHttp((_request, response) => {
     response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Shop</title>');
   });
-  const page = await browser.newPage();
-  cleanUp(() => page.close());
+  const { page, excuse } = await watchedPage(origin);
+  excuse(/./);
   await page.goto(origin);
   return { page, origin };
 }

@@ -2,7 +2,6 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { setPriority } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, inject, test, vi } from 'vitest';
-import { openBrowser } from '../support/browser.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { isShown, logIn, rowOf, visitConsole } from '../support/console.ts';
 import { type ComposeProject, composeProject } from '../support/containers/compose-up.ts';
@@ -200,11 +199,10 @@ describe.skipIf(engine === '')('the compose file', () => {
   test('operators use ctl and console through the published port', async () => {
     const shown = await ctl('plans', 'show');
     expect(shown).toContain('enterprise');
-    const { page, faults } = await visitConsole(await openBrowser(), { adminUrl: ADMIN }, '/console/keys');
+    const { page } = await visitConsole({ adminUrl: ADMIN }, '/console/keys');
     await logIn(page, project.adminToken);
     await isShown(page);
     await rowOf(page, 'Keys', OWNER).waitFor();
-    expect(faults).toEqual([]);
   });
 
   test('an alert reaches the chat through Prometheus and Alertmanager, with a working link', async () => {

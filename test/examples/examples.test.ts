@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest';
+import { describeApi } from '../../gateway/reference/openapi.ts';
 import { idOf } from '../support/api-key.ts';
 import { post } from '../support/http.ts';
 import { type Ended, startProcess } from '../support/process.ts';
+import { LANGUAGES, runSample } from '../support/samples.ts';
 import { startStack } from '../support/stack.ts';
 import { usedUpKey } from './used-up-key.ts';
 
@@ -50,4 +52,23 @@ test.for([
   const { ended, statuses } = await run(command, example);
   expect(ended).toMatchObject({ code: 0, out: expect.stringMatching(reported) });
   await expect.poll(statuses).toEqual([200]);
+});
+
+const operations = Object.values(describeApi().paths).flatMap((path) => Object.values(path));
+
+test('every sample of every operation runs unchanged, with the key from the environment', async () => {
+  const key = await stack.issueKey();
+  expect(operations.length).toBeGreaterThanOrEqual(5);
+  for (const { operationId, 'x-codeSamples': samples = [] } of operations) {
+    expect(samples.map(({ label }) => label)).toEqual(LANGUAGES);
+    for (const sample of samples) {
+      expect(sample.source).not.toMatch(/as_/);
+      const out = await runSample(sample, stack.gateway, key);
+      expect([operationId, sample.label, out]).toEqual([
+        operationId,
+        sample.label,
+        expect.stringMatching(/\b20[01]\b/),
+      ]);
+    }
+  }
 });

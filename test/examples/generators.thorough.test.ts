@@ -1,9 +1,11 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { startStack } from '../support/stack.ts';
+import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 import type { Used } from '../support/use-store.ts';
-import { GENERATORS, type Generator, generated } from './generated-clients.ts';
+import { GENERATORS, type Generator, generated, typesOf } from './generated-clients.ts';
 import { importIntoPostman, requestsOf, runInNewman } from './postman.ts';
 import { usedUpKey } from './used-up-key.ts';
 
@@ -65,4 +67,34 @@ test.skipIf(thoroughly(0, 1) === 1)('newman runs every request of an imported Po
   ]);
   expect(JSON.parse(final.get('Add a pet without a status')?.text ?? '')).toMatchObject({ status: 'available' });
   expect(ran.filter(({ status }) => status === 429).length).toBeGreaterThan(0);
+});
+
+const adminFile = join(await temporaryFolder(), 'openapi.json');
+writeFileSync(adminFile, (await stack.admin('GET', '/admin/openapi.json')).text);
+
+const ADMIN_CLIENT: Generator = {
+  name: 'openapi-typescript',
+  generate: typesOf(adminFile, 'api.d.ts'),
+  use: `
+import createClient from 'openapi-fetch';
+import type { paths } from './api.d.ts';
+const { STORE_URL = '', API_KEY } = process.env;
+const admin = createClient<paths>({ baseUrl: STORE_URL, headers: { authorization: \`Bearer \${API_KEY}\` } });
+const made = await admin.POST('/keys', { body: { name: 'of a client', plan: 'free', minute: 7 } });
+const id: string = made.data?.id ?? '';
+const shown = await admin.GET('/keys/{id}', { params: { path: { id } } });
+const limit: number | undefined = shown.data?.buckets?.minute.limit;
+const listed = await admin.GET('/keys', { params: { query: { plan: 'free', name: 'of a client', limit: 10 } } });
+const names: string[] | undefined = listed.data?.keys.map(({ name }) => name);
+const changed = await admin.PATCH('/plans/{plan}', { params: { path: { plan: 'free' } }, body: { minute: 61 } });
+const gone = await admin.DELETE('/keys/{id}', { params: { path: { id }, query: { reason: 'done' } } });
+const missing = await admin.GET('/keys/{id}', { params: { path: { id } } });
+// @ts-expect-error no plan has this name
+await admin.POST('/keys', { body: { name: 'x', plan: 'gold' } });
+console.log(JSON.stringify([limit, names, changed.data?.minute, gone.response.status, missing.error?.code]));`,
+};
+
+test('a client generated from the description of the admin API issues, reads, lists and revokes a key', async () => {
+  const client = await generated(ADMIN_CLIENT, stack.adminUrl);
+  expect(JSON.parse(await client(ADMIN_TOKEN))).toEqual([7, ['of a client'], 61, 204, 'not_found']);
 });

@@ -1,19 +1,26 @@
-import { expect, test } from 'vitest';
+import { userInfo } from 'node:os';
+import { stripVTControlCharacters } from 'node:util';
+import { afterEach, expect, test, vi } from 'vitest';
 import type { ActivityAnswer } from '../../gateway/operators/api/answers.ts';
+import { preciseTimeText, table, timeText } from '../../gateway/operators/cli/text.ts';
+import { lengthText, seconds, time } from '../../gateway/operators/cli/values.ts';
 import { idOf } from '../support/api-key.ts';
-import { ctl, ctlWith, operatorOf } from '../support/ctl.ts';
+import { CLI, ctl, ctlWith, operatorOf } from '../support/ctl.ts';
 import { bareCore } from '../support/faulty-core.ts';
 import { ask, issueId, operatorsRedis, statusOf } from '../support/operators.ts';
+import { startProcess } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
 
+/** The commands, their output, and input that they refuse. */
+
 const { redis, fresh } = await operatorsRedis();
+const stack = await startStack();
+const run = (words: string) => ctl(stack, ...words.split(' '));
 
-/** A gateway with a generated token, which ctl finds in its folder. */
-const stack = await startStack({ ADMIN_TOKEN: '' });
-const local = { ADMIN_PORT: new URL(stack.adminUrl).port, DATA_DIR: stack.directory };
-const run = (words: string) => ctlWith(local, ...words.split(' '));
-
-test('ctl issues, lists and revokes a key', async () => {
+test('ctl issues, lists and revokes a key, with the generated token in the folder of its gateway', async () => {
+  const stack = await startStack({ ADMIN_TOKEN: '' });
+  const local = { ADMIN_PORT: new URL(stack.adminUrl).port, DATA_DIR: stack.directory };
+  const run = (words: string) => ctlWith(local, ...words.split(' '));
   const created = await run('keys create --plan pro --name acme');
   expect(created).toMatchObject({ code: 0, err: '' });
   const key = /^as_\w+$/m.exec(created.out)?.[0] ?? '';
@@ -44,7 +51,10 @@ test('ctl shows and changes plans', async () => {
 
 test('an enterprise key is created with its own limits', async () => {
   const created = await run('--json keys create --plan enterprise --name big --minute 5 --day 50');
-  expect(JSON.parse(created.out)).toMatchObject({ plan: 'enterprise', minute: 5, day: 50, state: 'active' });
+  expect(JSON.parse(created.out)).toMatchObject({
+    ...{ plan: 'enterprise', minute: 5, day: 50, state: 'active' },
+    key: expect.stringMatching(/^as_\w+$/),
+  });
 });
 
 test('ctl activity shows who did what to a key, and why', async () => {
@@ -93,7 +103,6 @@ test('ctl activity exports all entries, across all pages', async () => {
 });
 
 test('ctl tokens creates, lists and revokes tokens, and the name of a token is the actor', async () => {
-  const stack = await startStack();
   const made = await ctl(stack, 'tokens', 'create', '--name', 'ann', '--role', 'operator');
   const [, id = '', token = ''] = /^Token (\w+) of ann, operator[\s\S]*\n(op_\S+)\n$/.exec(made.out) ?? [];
   expect(token).toContain(`op_${id}_`);
@@ -118,4 +127,199 @@ test('ctl doctor reports a hanging gateway within seconds', async () => {
   const adminUrl = await bareCore(() => {});
   const { code, err } = await ctl({ adminUrl }, 'doctor');
   expect([code, err]).toEqual([1, `The gateway at ${adminUrl} did not respond within 5 s: it or its machine hangs.\n`]);
+});
+
+test.for<[words: string, shown: Record<string, unknown>]>([
+  ['keys list --name TES', { total: expect.any(Number), keys: expect.any(Array) }],
+  ['keys list --state active --sort used --limit 1', { keys: [expect.anything()] }],
+  ['keys find <id>', { keys: [{ foundBy: 'id' }] }],
+  ['keys explain <id> --limit 3', { key: { state: 'active' }, decisions: [] }],
+  ['bans list', { bans: expect.any(Array) }],
+  ['plans set enterprise --mode enforce', { ban_grace_seconds: 30 }],
+  ['plans try free --minute 1', { keys: expect.any(Number), affected: expect.any(Array) }],
+  ['plans export', { free: { mode: 'enforce' }, enterprise: { ban_after: null, ban_grace_seconds: 30 } }],
+  ['plans history', { history: expect.any(Array) }],
+])('`ctl %s` prints JSON with --json', async ([words, shown]) => {
+  const { code, out, err } = await run(`--json ${words.replace('<id>', await issueId(stack))}`);
+  expect([code, err]).toEqual([0, '']);
+  expect(JSON.parse(out)).toMatchObject(shown);
+});
+
+test("`none` removes one of the key's own limits and keeps the other", async () => {
+  const id = idOf(await stack.issueKey({ minute: 77, day: 777 }));
+  const { code, out } = await run(`--json keys set ${id} --minute none`);
+  expect(code).toBe(0);
+  expect(JSON.parse(out)).toMatchObject({ day: 777, buckets: { minute: { limit: 60 }, day: { limit: 777 } } });
+});
+
+test('keys and bans are printed in columns, without colours outside a terminal', async () => {
+  const key = await stack.issueKey({ name: 'in words' });
+  await ask(stack, key);
+  await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'told them' });
+  const [shown, bans] = await Promise.all([run(`keys show ${idOf(key)}`), run('bans list')]);
+  expect(shown.out).toMatch(/^state {13}banned$/m);
+  expect(shown.out).toMatch(/^banned until {6}\S+Z \(in \d+ \w+\), refused 0 since\nban reason {8}told them$/m);
+  expect(shown.out).toMatch(/^day {5}( +)1000 {5}1 {3}999 {2}\S+Z$/m);
+  expect(bans.out).toMatch(
+    new RegExp(`^${idOf(key)} {2}in words {2}free +\\S+Z \\(in \\d+ \\w+\\), refused 0 since {2}told them$`, 'm'),
+  );
+  for (const { out } of [shown, bans]) expect(out).toBe(stripVTControlCharacters(out));
+});
+
+test('the history shows changes and rollbacks with author and reason', async () => {
+  expect((await ctl(stack, 'plans', 'set', 'pro', '--minute', '320', '--reason', 'more of it', '--json')).code).toBe(0);
+  const back = await run('plans rollback --author ada --json');
+  expect(back).toMatchObject({ code: 0, err: expect.stringMatching(/^pro\.minute {2}320 -> 300$/m) });
+  expect(JSON.parse(back.out)).toMatchObject({ pro: { minute: 300 } });
+  const { out } = await run('plans history');
+  expect(out).toMatch(/^\S+Z {2}ada +rollback {2}pro\.minute 320 -> 300 +rolls back \d+-\d+$/m);
+  expect(out).toMatch(new RegExp(`Z  ${userInfo().username} +set +pro\\.minute 300 -> 320 +more of it$`, 'm'));
+});
+
+test('a change to unusual plan values prints a warning first', async () => {
+  const [less, patient, strict] = await Promise.all([
+    run('plans set business --day 999'),
+    run('plans set free --ban-after 481'),
+    run('plans set enterprise --ban-grace-seconds 0'),
+  ]);
+  expect(less.err).toContain('Note: the day limit of 999 requests is lower than the minute limit of 1000.');
+  expect(patient.err).toContain('Note: ban_after is over eight times the minute limit');
+  expect(strict.err).toContain(
+    'Note: without a grace period, a key whose clients respect Retry-After is banned if enough of their requests',
+  );
+});
+
+test('shadow mode is announced before it is set, and then shown in the plan table', async () => {
+  const set = await run('plans set business --mode shadow');
+  expect(set.err).toMatch(/^business\.mode {2}enforce -> shadow$/m);
+  expect(set.err).toContain('Note: in shadow mode the plan refuses nothing');
+  const shown = await run('plans show');
+  expect(shown.out).toMatch(/^business .* shadow$/m);
+  expect(shown.out).toMatch(/^free .* enforce$/m);
+  expect((await run('plans history')).out).toContain('business.mode enforce -> shadow');
+});
+
+test('--help has examples and exit codes, and works for every command', async () => {
+  const whole = await run('--help');
+  expect([whole.code, whole.err]).toEqual([0, '']);
+  expect(whole.out).toMatch(/Examples:.*keys create --plan pro.*Exit codes:.*3 {2}not found/s);
+  for (const words of 'keys reset,keys rotate,bans set,plans set,plans try,usage,keys explain,requests'.split(',')) {
+    const { code, out } = await run(`${words} --help`);
+    expect([words, code, out]).toEqual([words, 0, expect.stringContaining('Example')]);
+  }
+});
+
+test('a reader that closes the pipe without reading causes no error', async () => {
+  const names = Array.from({ length: 50 }, (_, at) => `${'a long name '.repeat(15)}${at}`);
+  for (const name of names) await stack.admin('POST', '/keys', { name, plan: 'free' });
+  const command = `${process.execPath} ${CLI} --json keys list --limit 50 | true`;
+  expect(await startProcess('bash', ['-o', 'pipefail', '-c', command], operatorOf(stack)).ended).toEqual({
+    code: 0,
+    out: '',
+    err: '',
+  });
+});
+
+/** Input that ctl refuses. refused-input.test.ts has input that the API refuses. */
+
+const PLANS = 'Allowed choices are free, pro, business, enterprise.';
+const NO_ID = '000000000000';
+
+const everything = async () =>
+  await Promise.all(['/keys', '/plans', '/tokens', '/activity'].map((path) => stack.admin('GET', path)));
+
+test.for([
+  [['plans', 'set', 'free', '--minute', 'nan'], 'It must be a whole number from 1 to 1000000000.'],
+  [['plans', 'set', 'gold', '--minute', '5'], PLANS],
+  [['plans', 'set', 'free'], 'The body contains no changes.'],
+  [['keys', 'create', '--plan', 'gold', '--name', 'a'], PLANS],
+  [['keys', 'create', '--plan', 'free', '--name', 'a', '--expires', 'soon'], 'It must be a time, such as 2030-12-31T'],
+  [['keys', 'secrets', 'add', 'x', '--name', 'a', '--expires', 'soon'], 'It must be a time, such as 2030-12-31T'],
+  [['keys', 'create', '--plan', 'enterprise', '--name', 'big'], 'an enterprise key carries its own limits'],
+  [['keys', 'create', '--plan', 'free', '--name', 'x', '--tag', 'customer'], 'as customer=acme'],
+  [['keys', 'create', '--plan', 'free', '--name', 'x', '--tag', 'a=b', '--tag', 'a=c'], 'The tag a is given twice.'],
+  [['keys', 'set', 'x', '--tag', 'customer=a, env=b'], 'A value has 1 to 64 characters'],
+  [['keys', 'set', 'x', '--untag', 'a=b'], 'the name of a tag'],
+  [['keys', 'expire', NO_ID, '2020'], 'It must be a time, such as 2030-12-31T00:00:00Z.'],
+  [['keys', 'rotate', NO_ID, '--grace', '24'], 'It needs a unit: 24s, 24m, 24h or 24d.'],
+  [['keys', 'list', '--unused', '30'], 'It needs a unit'],
+  [['keys', 'list', '--sort', 'used', '--offset', '5'], '--offset cannot be used with --sort'],
+  [['keys', 'list', '--state', 'asleep'], 'Allowed choices are active, banned, disabled, expired, unreadable.'],
+  [['keys', 'list', '--near', '500'], 'near must be a whole number from 1 to 100.'],
+  [['keys', 'list', '--tag', '=acme'], 'as customer=acme'],
+  [['keys', 'explain'], 'pass the id or the name of a key, or a request'],
+  [['bans', 'set', NO_ID, '--for', 'ever', '--reason', 'a'], 'It must be a duration'],
+  [['bans', 'set', NO_ID, '--for', '1h'], "required option '--reason <text>'"],
+  [['bans', 'set', NO_ID, '--for', '90', '--reason', 'a'], 'It needs a unit: 90s, 90m, 90h or 90d.'],
+  [['usage', '--from', '2200-01-01'], 'from must not be after to.'],
+  [['usage', '--from', '2200-01-01', '--csv'], 'from must not be after to.'],
+  [['usage', '--from', '2200-01-01', '--json'], 'from must not be after to.'],
+  [['usage', '--by', 'customer'], 'as tag:customer'],
+  [['activity', '--limit', '0'], 'It must be a whole number of at least 1.'],
+  [['activity', '--action', 'key.steal'], 'Allowed choices are key.create'],
+  [['tokens', 'create', '--name', 'a', '--role', 'root'], 'Allowed choices are viewer, operator, admin.'],
+  [['tokens', 'create', '--role', 'viewer'], "required option '--name <name>'"],
+  [
+    ['requests', '--from', 'yesterday'],
+    'It must be a time, such as 2030-12-31T00:00:00Z, or how long ago, such as 15m.',
+  ],
+  [['requests', '--limit', '0'], 'It must be a whole number of at least 1.'],
+  [['requests', '--follow', '--to', '2199-01-01T00:00:00Z'], '--to cannot be used with --follow, which does not end.'],
+  [['fly'], "unknown command 'fly'"],
+] as const)('ctl %j is refused with a message: %s', async ([words, message]) => {
+  const before = (await everything()).map(({ text }) => text);
+  expect(await ctl(stack, ...words)).toMatchObject({ code: 2, out: '', err: expect.stringContaining(message) });
+  expect((await everything()).map(({ text }) => text)).toEqual(before);
+});
+
+/** Tests how ctl reads and prints values. */
+
+afterEach(() => vi.unstubAllEnvs());
+
+test.for([
+  ['1s', 1, '1 second'],
+  ['90s', 90, '90 seconds'],
+  ['15m', 900, '15 minutes'],
+  ['60m', 3_600, '1 hour'],
+  ['24h', 86_400, '1 day'],
+  ['7d', 604_800, '7 days'],
+] as const)('the duration %s is %i seconds, and is shown as %s', ([text, length, shown]) => {
+  expect([seconds(text), lengthText(length)]).toEqual([length, shown]);
+});
+
+test.for(['1.5h', '-1h', '1w', ''])('the duration "%s" is refused', (text) => {
+  expect(() => seconds(text)).toThrow('It must be a duration');
+});
+
+const TIME = '2026-11-20T22:34:06.123456Z';
+
+test.for([
+  ['UTC', '2026-11-20 22:34:06 +00:00', '2026-11-20 22:34:06.123 +00:00'],
+  ['Europe/Berlin', '2026-11-20 23:34:06 +01:00', '2026-11-20 23:34:06.123 +01:00'],
+  ['Asia/Kathmandu', '2026-11-21 04:19:06 +05:45', '2026-11-21 04:19:06.123 +05:45'],
+  ['America/St_Johns', '2026-11-20 19:04:06 -03:30', '2026-11-20 19:04:06.123 -03:30'],
+] as const)(
+  'on a terminal in %s, times are printed with the local UTC offset, and commands accept them',
+  ([zone, shown, precise]) => {
+    vi.stubEnv('TZ', zone);
+    expect([timeText(TIME, { isTTY: true }), preciseTimeText(TIME, { isTTY: true })]).toEqual([shown, precise]);
+    expect([time(shown), time(precise)]).toEqual(['2026-11-20T22:34:06.000Z', '2026-11-20T22:34:06.123Z']);
+  },
+);
+
+test('wide characters take two columns', () => {
+  const lines = table(
+    [
+      { name: '北京动物园', plan: 'free' },
+      { name: 'ﾊﾝｶｸ', plan: 'pro' },
+      { name: 'acme zoo', plan: 'free' },
+    ],
+    ['name', 'plan'],
+  ).split('\n');
+  expect(lines.map(stripVTControlCharacters)).toEqual([
+    'name        plan',
+    '北京动物园  free',
+    'ﾊﾝｶｸ        pro',
+    'acme zoo    free',
+  ]);
 });

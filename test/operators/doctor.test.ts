@@ -280,21 +280,14 @@ test('/readyz reports a hanging Redis without waiting for it', async () => {
   await polled(stack).toBe('well');
 });
 
-test('/readyz reports one of several cores that hangs', async () => {
-  const [hangs, works] = [await hangingCore(), await hangingCore()];
-  const stack = await startStack({ CORE_URL: `${hangs.url},${works.url}` });
-  await polled(stack).toBe('well');
-  hangs.hangs = true;
-  await polled(stack).toMatch(new RegExp(`^core ${hangs.url} does not answer \\(unknown since \\S+Z\\)\\.$`));
-});
-
 test('even a lone /readyz reports a single core that hangs, and probes it only when called', async () => {
   const core = await hangingCore();
   const stack = await startStack({ CORE_URL: core.url });
   const detail = async () => ((await readyz(stack)).json as { detail?: string }).detail;
   expect(await detail()).toBeUndefined();
   core.hangs = true;
-  await sleep(4_000);
+  // By then, the last check is no longer recent.
+  await sleep(1_500);
   expect(await detail()).toMatch(/^core.+did not answer within 0\.7 s \(unknown since \S+Z\)\.$/);
   await sleep(4_000);
   expect(await detail()).toContain(`core ${core.url} does not answer (unknown since `);
@@ -353,11 +346,12 @@ async function expectSameFinding(stack: Stack, about: string, status: string, fo
   expect((await ctl(stack, 'doctor')).out).toMatch(new RegExp(`^${status} +${about} +${found}${since}$`, 'm'));
 }
 
-test('a hanging core is reported in the same way by the console, /readyz, the doctor and ctl doctor', async () => {
-  const core = await hangingCore();
-  const stack = await startStack({ CORE_URL: core.url });
-  core.hangs = true;
-  await expectSameFinding(stack, `core ${core.url}`, 'unknown', 'does not answer');
+test('one of several cores that hangs is reported in the same way by the console, /readyz and both doctors', async () => {
+  const [hangs, works] = [await hangingCore(), await hangingCore()];
+  const stack = await startStack({ CORE_URL: `${hangs.url},${works.url}` });
+  await polled(stack).toBe('well');
+  hangs.hangs = true;
+  await expectSameFinding(stack, `core ${hangs.url}`, 'unknown', 'does not answer');
 });
 
 test('a core that becomes ready slowly and then does not answer a read is named', async () => {

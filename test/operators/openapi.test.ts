@@ -90,14 +90,12 @@ test('each read operation answers as described', async () => {
   }
 });
 
-test.for([
-  ['an undescribed member', { role: 'admin', rank: 1 }, /additional properties/],
-  ['a missing member', { name: 'ann' }, /required property 'role'/],
-  ['an undescribed value', { role: 'root' }, /allowed values/],
-] as const)('the check of answers detects %s', async ([, body, fault]) => {
+/** drift.test.ts has the other kinds of drift. */
+test('an answer of the admin API with an undescribed member is detected', async () => {
+  const body = JSON.stringify({ role: 'admin', rank: 1 });
   const url = await serveHttp((_request, response) => {
-    response.writeHead(200, { 'content-type': 'application/json', 'x-request-id': 'r1' }).end(JSON.stringify(body));
+    response.writeHead(200, { 'content-type': 'application/json', 'x-request-id': 'r1' }).end(body);
   });
   cleanUp(knowServices({ admin: url }));
-  await expect(send(`${url}/whoami`)).rejects.toThrow(fault);
+  await expect(send(`${url}/whoami`)).rejects.toThrow(/additional properties/);
 });

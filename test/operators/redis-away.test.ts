@@ -1,17 +1,9 @@
 import net from 'node:net';
-import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type {
-  DoctorAnswer,
-  HistoryAnswer,
-  KeysAnswer,
-  RequestsAnswer,
-  TokensAnswer,
-} from '../../gateway/operators/api/answers.ts';
+import type { DoctorAnswer, HistoryAnswer, KeysAnswer, TokensAnswer } from '../../gateway/operators/api/answers.ts';
 import { activityOf } from '../support/activity.ts';
-import { idOf } from '../support/api-key.ts';
-import { openBrowser } from '../support/browser.ts';
+import { FAILED_REQUESTS } from '../support/browser.ts';
 import { openConsole } from '../support/console.ts';
 import { ctl } from '../support/ctl.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
@@ -21,7 +13,7 @@ import { startProcess } from '../support/process.ts';
 import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { startWithReplica } from '../support/replica.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
-import { eventually, signalAll, startWorkers } from '../support/workers.ts';
+import { eventually } from '../support/workers.ts';
 
 /** Errors that operators get if Redis is down or slow, or if a change is incomplete or no replica has confirmed it. */
 
@@ -29,9 +21,11 @@ const { url, redis, fresh } = await operatorsRedis();
 
 const UNAVAILABLE = { code: 'unavailable', message: expect.any(String), status: 503 };
 
-test('without Redis, the admin listener answers 503 with the reason, and no digest is logged', async () => {
-  const server = await ownRedis();
+test('without Redis, the admin listener answers 503 with the reason, makes no change later, and logs no digest', async () => {
+  const server = await ownRedis({ appendonly: 'yes', dir: await temporaryFolder() });
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
+  const id = await issueId(stack);
+  await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 600 });
   const reason = async () => (await get<{ message: string }>(stack, '/keys')).message;
   server.pause();
   expect(await reason()).toBe('Redis does not answer.');
@@ -41,24 +35,16 @@ test('without Redis, the admin listener answers 503 with the reason, and no dige
   for (const [method, path, body] of [
     ['GET', '/keys', undefined],
     ['POST', '/keys', { name: 'secretive', plan: 'free' }],
+    ['POST', `/keys/${id}/reset`, {}],
     ['PATCH', '/plans/free', { minute: 5 }],
   ] as const) {
     const { json } = await stack.admin(method, path, body);
     expect([method, json]).toEqual([method, UNAVAILABLE]);
   }
   expect(JSON.stringify(stack.log)).not.toMatch(/secret:|secretive/);
-});
-
-test('a reset during a Redis outage gets 503 and is not made once Redis is back', async () => {
-  const server = await ownRedis({ appendonly: 'yes', dir: await temporaryFolder() });
-  const stack = await startStack({ REDIS_URL: server.url });
-  const key = await stack.issueKey();
-  await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600 });
-  await server.stop();
-  expect((await stack.admin('POST', `/keys/${idOf(key)}/reset`, {})).json).toEqual(UNAVAILABLE);
   await server.restart();
-  await expect.poll(() => viewOf(stack, idOf(key))).toMatchObject({ state: 'banned' });
-  expect((await activityOf(stack)).map(({ action }) => action)).not.toContain('key.reset');
+  await expect.poll(() => viewOf(stack, id)).toMatchObject({ state: 'banned' });
+  expect((await activityOf(stack)).map(({ action }) => action)).toEqual(['ban.set', 'key.create']);
 });
 
 test.for([
@@ -112,11 +98,9 @@ test('a plan change whose audit entry cannot be written succeeds with a warning'
   expect(stack.log.filter(({ level }) => level >= 50)).toHaveLength(2);
 });
 
-/** Starts a gateway that uses a Redis with a replica. */
-async function setUp() {
-  const replicated = await startWithReplica();
-  return { ...replicated, stack: await startStack(onRedis(replicated.url)) };
-}
+/** A gateway that uses a Redis with a replica. */
+const { url: replicatedUrl, redis: primary, replica } = await startWithReplica();
+const stack = await startStack(onRedis(replicatedUrl));
 
 /** The answer to a change that no replica has confirmed. */
 const REPEATABLE = {
@@ -131,8 +115,7 @@ const deleted = async (stack: Stack, paths: readonly string[]) =>
   await Promise.all(paths.map(async (path) => (await stack.admin('DELETE', path)).status));
 
 test('a revocation gets 503 on every gateway until a replica has received it, and 404 after that', async () => {
-  const { url, replica, stack: one } = await setUp();
-  const other = await startStack(onRedis(url));
+  const [one, other] = [stack, await startStack(onRedis(replicatedUrl))];
   const id = await issueId(one);
   const made = async (path: string, body: object) => ((await one.admin('POST', path, body)).json as { id: string }).id;
   const paths = [
@@ -159,34 +142,32 @@ test('a revocation gets 503 on every gateway until a replica has received it, an
 });
 
 test('if no replica has a new key or token, the error names it, because nobody has received its secret', async () => {
-  const { replica, stack } = await setUp();
   const id = await issueId(stack);
   replica.pause();
   const [added, issued, token] = await Promise.all([
-    stack.admin('POST', `/keys/${id}/secrets`, { name: 'second' }),
-    stack.admin('POST', '/keys', { name: 'second', plan: 'free' }),
-    stack.admin('POST', '/tokens', { name: 'ann', role: 'viewer' }),
+    stack.admin('POST', `/keys/${id}/secrets`, { name: 'lost' }),
+    stack.admin('POST', '/keys', { name: 'lost', plan: 'free' }),
+    stack.admin('POST', '/tokens', { name: 'lost', role: 'viewer' }),
   ]);
   replica.resume();
   const said = /If the (?:key|secret|token) (\w+) exists, nobody has received it: revoke it\./;
   const ids = [added, issued, token].map(({ status, text }) => [status, said.exec(text)?.[1]]);
   const { keys } = await get<KeysAnswer>(stack, '/keys');
   const { tokens } = await get<TokensAnswer>(stack, '/tokens');
-  const key = keys.find((one) => one.id === id);
+  const isLost = ({ name }: { name: string }) => name === 'lost';
   expect(ids).toEqual([
-    [503, key?.secrets.at(-1)?.id],
-    [503, keys.find((one) => one !== key)?.id],
-    [503, tokens[0]?.id],
+    [503, keys.find((one) => one.id === id)?.secrets.find(isLost)?.id],
+    [503, keys.find(isLost)?.id],
+    [503, tokens.find(isLost)?.id],
   ]);
 });
 
 test('a restored key gets 503 until a replica has received it, even when the restore is repeated', async () => {
-  const { redis, replica, stack } = await setUp();
   const id = await issueId(stack);
-  const page = (await stack.admin('GET', '/backup')).json as { at: string; keys: unknown[] };
-  await redis.del(hashOf(id));
-  await redis.zrem('gateway:keys', id);
-  const restored = async () => await stack.admin('POST', '/restore', { at: page.at, keys: page.keys });
+  const { at, keys } = (await stack.admin('GET', '/backup')).json as { at: string; keys: { id: string }[] };
+  await primary.del(hashOf(id));
+  await primary.zrem('gateway:keys', id);
+  const restored = () => stack.admin('POST', '/restore', { at, keys: keys.filter((one) => one.id === id) });
   replica.pause();
   expect([(await restored()).status, (await restored()).status]).toEqual([503, 503]);
   replica.resume();
@@ -194,7 +175,6 @@ test('a restored key gets 503 until a replica has received it, even when the res
 });
 
 test('a reset that no replica has received gets 503 with a note that it was made, and is safe to repeat', async () => {
-  const { replica, stack } = await setUp();
   const id = await issueId(stack);
   await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 600 });
   const reset = async () => await stack.admin('POST', `/keys/${id}/reset`, { reason: 'a test' });
@@ -206,19 +186,18 @@ test('a reset that no replica has received gets 503 with a note that it was made
 });
 
 test('a rollback that no replica has received can be repeated, and the change stays rolled back', async () => {
-  const { replica, stack } = await setUp();
   await stack.admin('PATCH', '/plans/free', { minute: 1 });
   const minute = async () => (await get<{ free: { minute: number } }>(stack, '/plans')).free.minute;
   replica.pause();
   for (let call = 0; call < 2; call++) {
     expect(await stack.admin('POST', '/plans/rollback', { reason: 'a test' })).toMatchObject(REPEATABLE);
     expect(await minute()).toBe(60);
-    expect(await ctl(stack, 'plans', 'rollback', '--yes')).toMatchObject({
-      code: 1,
-      err: expect.stringContaining('It is safe to repeat the change.'),
-    });
-    expect(await minute()).toBe(60);
   }
+  expect(await ctl(stack, 'plans', 'rollback', '--yes')).toMatchObject({
+    code: 1,
+    err: expect.stringContaining('It is safe to repeat the change.'),
+  });
+  expect(await minute()).toBe(60);
   replica.resume();
   await expect.poll(async () => (await stack.admin('POST', '/plans/rollback', {})).status).toBe(200);
   expect(await ctl(stack, 'plans', 'rollback', '--yes')).toMatchObject({
@@ -231,33 +210,6 @@ test('a rollback that no replica has received can be repeated, and the change st
   expect(await minute()).toBe(1);
 });
 
-test('even a lone /readyz reports another gateway that hangs', async () => {
-  const { url } = await ownRedis();
-  const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
-  const detail = async () => ((await send(`${here.adminUrl}/readyz`)).json as { detail?: string }).detail;
-  await eventually(detail).toBeUndefined();
-  const pid = there.child.pid as number;
-  // Gateways report that they run once a second. This is longer than a few reports.
-  await sleep(3_500);
-  signalAll(pid, 'SIGSTOP');
-  const stoppedAt = Date.now();
-  try {
-    await sleep(4_000);
-    expect(await detail()).toMatch(/^gateways did not answer within 0\.7 s \(unknown since \S+Z\)\.$/);
-    await eventually(detail).toMatch(new RegExp(`^gateway ${hostname()}:${pid} does not answer \\(unknown since `));
-    const [since = ''] = /(?<=since )\S+Z/.exec((await detail()) ?? '') ?? [];
-    expect(Math.abs(Date.parse(since) - stoppedAt)).toBeLessThan(2_500);
-    await sleep(1_000);
-    // What is known to be silent does not delay readiness checks, which may have a timeout of their own.
-    const askedAt = performance.now();
-    expect(await detail()).toContain('does not answer');
-    expect(performance.now() - askedAt).toBeLessThan(600);
-  } finally {
-    signalAll(pid, 'SIGCONT');
-  }
-  await eventually(detail).toBeUndefined();
-});
-
 test('/readyz and the console name each of several faults', async () => {
   const { url: own } = await ownRedis();
   const stack = await startStack({ REDIS_URL: own, CORE_URL: 'http://127.0.0.1:1' });
@@ -266,22 +218,9 @@ test('/readyz and the console name each of several faults', async () => {
   await eventually(async () => ((await send(`${stack.adminUrl}/readyz`)).json as { detail?: string }).detail).toMatch(
     both,
   );
-  const { page } = await openConsole(await openBrowser(), stack, '/console/plans');
+  const { page, excuse } = await openConsole(stack, '/console/plans');
+  excuse(FAILED_REQUESTS);
   await page.locator('#state').getByText('1 more finding: see Health.').waitFor();
-});
-
-test('while Redis refuses writes, a gateway that answers is not reported as silent', async () => {
-  const { url } = await ownRedis();
-  const [here] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
-  const missing = async () => ((await here.admin('/requests')).json as RequestsAnswer).missing;
-  await eventually(missing).toEqual([]);
-  await connectionTo(url).config('SET', 'min-replicas-to-write', '1');
-  await eventually(missing).toEqual(['the gateways registered in Redis']);
-  const { findings } = (await here.admin('/doctor')).json as DoctorAnswer;
-  const found = findings.filter(({ about }) => /^(other gateways|gateway )/.test(about));
-  expect(found).toMatchObject([
-    { about: 'other gateways', status: 'unknown', found: 'cannot be queried through Redis' },
-  ]);
 });
 
 test('if Redis hangs before a gateway can answer, that gateway is not reported as silent', async () => {

@@ -1,26 +1,18 @@
 import { randomUUID } from 'node:crypto';
-import { hostname } from 'node:os';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test, vi } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
-import type {
-  DoctorAnswer,
-  ExplainAnswer,
-  RequestsAnswer,
-  RequestView,
-  SeenFinding,
-  TrafficAnswer,
-} from '../../gateway/operators/api/answers.ts';
+import type { RequestsAnswer, RequestView } from '../../gateway/operators/api/answers.ts';
+import type { Exchange } from '../../gateway/telemetry/exchange.ts';
+import { RecentRequests } from '../../gateway/telemetry/recent-requests.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { ctl } from '../support/ctl.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
-import { type Answer, post, send } from '../support/http.ts';
-import { askOnce as ask, get, pagesOf, viewOf } from '../support/operators.ts';
+import { type Answer, post } from '../support/http.ts';
+import { askOnce as ask, get, viewOf } from '../support/operators.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
-import { eventually, signalAll, startWorkers, type Workers } from '../support/workers.ts';
 
 /** Tests which requests a gateway remembers and how operators query them. */
 
@@ -146,24 +138,6 @@ test('a refusal by the address limit is not counted as a repeated refusal of a w
   expect(requests.reduce((sum, { repeated }) => sum + 1 + repeated, 0)).toBe(60);
 });
 
-/** cli-requests.test.ts has the other filters. */
-test('requests are found by status and text regardless of case, in pages that list each request once', async () => {
-  const stack = await startStack();
-  const [first, second] = [await stack.issueKey(), await stack.issueKey({ plan: 'free', minute: 1 })];
-  const ids: string[] = [];
-  for (let at = 0; at < 12; at++) ids.push((await ask(stack, first)).id);
-  for (let at = 0; at < 3; at++) await ask(stack, second);
-  const count = async (query: string) => (await found(stack, `${query}&limit=200`)).requests.length;
-  await expect.poll(() => count('status=2xx')).toBe(13);
-  const queries = ['status=4XX', `q=${ids[4]?.toUpperCase()}`, 'q=%2Fv1%2Fpets', 'q=nothing'];
-  expect(await Promise.all(queries.map(count))).toEqual([2, 1, 15, 0]);
-  const pages = await pagesOf<RequestsAnswer>(stack, '/requests?limit=4');
-  const paged = pages.flatMap(({ requests }) => requests.map(({ requestId }) => requestId));
-  expect(paged).toHaveLength(15);
-  expect(new Set(paged).size).toBe(15);
-  expect(paged.slice(3)).toEqual(ids.toReversed());
-});
-
 test('the duration of a request is broken down, and a request in progress is listed', async () => {
   const core = await faultyCore((socket, head) => void setTimeout(() => socket.write(okTo(head)), 300));
   const stack = await startStack({ CORE_URL: core });
@@ -240,143 +214,6 @@ test('an error from the core is found by its code, with advice for the client', 
   expect(advice).toMatch(/^Advice for the client: The message names /);
 });
 
-/** @returns the worst finding in the console, and the first finding of the doctor about a gateway */
-async function findingsOn({ admin }: Workers) {
-  const traffic = (await admin('/traffic')).json as TrafficAnswer;
-  const doctor = (await admin('/doctor')).json as DoctorAnswer;
-  return [traffic.health, doctor.findings.find(({ about }) => about.startsWith('gateway'))];
-}
-
-describe('with two gateways of two workers each', async () => {
-  const { url, redis } = await emptyDatabase();
-  const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
-
-  test("a hanging worker is listed as missing, and another gateway reports it with its gateway's name", async () => {
-    const missingAt = async ({ admin }: Workers) => ((await admin('/requests')).json as RequestsAnswer).missing;
-    await eventually(() => missingAt(there)).toEqual([]);
-    const pid = here.pids()[1] as number;
-    process.kill(pid, 'SIGSTOP');
-    // On a busy machine, a whole gateway may take too long to answer.
-    await eventually(() => Promise.all([here, there].map(missingAt))).toEqual([
-      ['worker 2'],
-      [`${hostname()}:${here.child.pid} worker 2`],
-    ]);
-    const about = `gateway ${hostname()}:${here.child.pid} worker 2`;
-    const silent = expect.objectContaining({ about, status: 'unknown', found: 'does not answer' });
-    await eventually(() => findingsOn(there)).toEqual([silent, silent]);
-    process.kill(pid, 'SIGCONT');
-    await eventually(() => findingsOn(there)).toEqual([undefined, undefined]);
-  });
-
-  test('requests on two gateways are merged, and a hanging gateway is listed as missing, by ctl as well', async () => {
-    const key = await here.issueKey();
-    const pids = new Set<number>();
-    const list = async () => (await here.admin(`/requests?keyId=${idOf(key)}&limit=200`)).json as RequestsAnswer;
-    await eventually(async () => {
-      for (const one of [here, there]) await Promise.all(Array.from({ length: 8 }, () => ask(one, key)));
-      const { requests, missing } = await list();
-      expect(missing).toEqual([]);
-      for (const { gateway } of requests) pids.add(gateway.pid);
-      return pids.size;
-    }).toBe(4);
-    const { requests } = await list();
-    const times = requests.map(({ at }) => Date.parse(at));
-    // Requests are listed newest first, give or take a second.
-    for (const [at, time] of times.entries()) expect(time).toBeLessThan((times[at - 1] ?? Infinity) + 1_000);
-    // The answer has the decisions of all workers of the gateway that received the call.
-    const explain = async (limit: number) =>
-      ((await here.admin(`/keys/${idOf(key)}/explain?limit=${limit}`)).json as ExplainAnswer).decisions;
-    const decisions = await explain(200);
-    expect(new Set(decisions.map(({ gateway }) => gateway.pid))).toEqual(new Set(here.pids()));
-    const decidedAt = decisions.map(({ at }) => at);
-    expect(decidedAt).toEqual(decidedAt.toSorted().reverse());
-    for (const pid of here.pids()) {
-      const made = decisions.find(({ gateway }) => gateway.pid === pid);
-      expect(here.pids()[(made?.gateway.worker ?? 0) - 1]).toBe(pid);
-      expect((await here.admin(`/decisions/${made?.requestId}`)).json).toMatchObject({ decisions: [made] });
-    }
-    // The refusal is the newest decision, so it is the first of the two that are requested.
-    const disable = (disabled: boolean) => here.change('PATCH', `/keys/${idOf(key)}`, { disabled });
-    expect((await disable(true)).status).toBe(200);
-    const refused = await ask(here, key);
-    expect([refused.status, (await explain(2))[0]]).toMatchObject([
-      401,
-      { requestId: refused.id, outcome: 'disabled' },
-    ]);
-    expect((await disable(false)).status).toBe(200);
-    const findings = () => findingsOn(here);
-    expect(await findings()).toEqual([undefined, undefined]);
-    await here.change('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'a test' });
-    expect((await list()).requests[0]?.keyBan).toMatchObject({ banReason: 'a test', banRefused: 0 });
-    signalAll(there.child.pid as number, 'SIGSTOP');
-    try {
-      const askedAt = performance.now();
-      const partial = await list();
-      expect(performance.now() - askedAt).toBeLessThan(2_500);
-      expect(partial.missing).toEqual([expect.stringContaining(String(there.child.pid))]);
-      expect(new Set(partial.requests.map(({ gateway }) => gateway.pid)).size).toBe(2);
-      const { code, out, err } = await ctl(here, 'requests', '--limit', '1');
-      expect([code, out]).toEqual([0, expect.stringMatching(/^id {16}\S+$/m)]);
-      expect(err).toMatch(/^Note: these gateways did not respond, so their requests are missing: .+\.$/m);
-      expect(err).toContain(String(there.child.pid));
-      // The list waits for the hanging gateway only once, so it lacks the refusals by the ban.
-      expect(partial.requests[0]?.keyBan).not.toHaveProperty('banRefused');
-      const about = `gateway ${hostname()}:${there.child.pid}`;
-      const silent = expect.objectContaining({ about, status: 'unknown', found: 'does not answer' });
-      await eventually(findings).toEqual([silent, silent]);
-      const [shown, checked] = await findings();
-      expect(checked).toEqual(shown);
-      // The finding has the time of the last heartbeat. A gateway sends one every five seconds.
-      const silentFor = Date.now() - Date.parse((shown as SeenFinding).since ?? '');
-      expect(silentFor).toBeGreaterThan(performance.now() - askedAt);
-      expect(silentFor).toBeLessThan(performance.now() - askedAt + 7_000);
-    } finally {
-      signalAll(there.child.pid as number, 'SIGCONT');
-    }
-    there.child.kill('SIGTERM');
-    await there.ended;
-    expect((await list()).missing).toEqual([]);
-  });
-
-  test('a hanging gateway is detected and named by /readyz even if no operator is connected', async () => {
-    const hung = await startWorkers({ REDIS_URL: url });
-    const detail = async () => ((await send(`${here.adminUrl}/readyz`)).json as { detail?: string }).detail;
-    const about = `gateway ${hostname()}:${hung.child.pid}`;
-    // After this time, the gateways no longer count an operator as connected.
-    await sleep(6_000);
-    await eventually(detail).toBeUndefined();
-    signalAll(hung.child.pid as number, 'SIGSTOP');
-    try {
-      const stoppedAt = performance.now();
-      await eventually(detail).toMatch(new RegExp(`^${about} does not answer \\(unknown since \\S+Z\\)\\.$`));
-      expect(performance.now() - stoppedAt).toBeLessThan(8_000);
-    } finally {
-      signalAll(hung.child.pid as number, 'SIGCONT');
-    }
-    await eventually(detail).toBeUndefined();
-    hung.child.kill('SIGTERM');
-    await hung.ended;
-  });
-
-  test('a killed gateway is removed from the list at the next check on its host, or when another one takes its name', async () => {
-    const killed = await startWorkers({ REDIS_URL: url });
-    const missing = async () => ((await here.admin('/requests')).json as RequestsAnswer).missing;
-    await eventually(missing).toEqual([]);
-    signalAll(killed.child.pid as number, 'SIGKILL');
-    await killed.ended;
-    expect([await missing(), await redis.zcard('gateway:gateways')]).toEqual([[], 1]);
-    const now = Math.floor(Date.now() / 1_000);
-    const own = `${hostname()}:${here.child.pid}`;
-    // Silent: another gateway, the predecessor of this one, one that shares its name, and one gone for too long.
-    const listed = [now - 60, 'elsewhere:7:aa', now - 290, `${own}:bb`, now, `${own}:dd`, now - 301, 'elsewhere:8:cc'];
-    await redis.zadd('gateway:gateways', ...listed);
-    expect(await missing()).toEqual(['elsewhere:7', own]);
-    const { findings } = (await here.admin('/doctor')).json as DoctorAnswer;
-    const since = findings.find(({ about }) => about === 'gateway elsewhere:7')?.since;
-    expect(since).toBe(new Date((now - 60) * 1_000).toISOString());
-  });
-});
-
 test('while Redis hangs, the list arrives within 2 s without key names, and a list filtered by tag gets 503', async () => {
   const redis = await ownRedis();
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });
@@ -397,4 +234,102 @@ test('while Redis hangs, the list arrives within 2 s without key names, and a li
     ]);
   }
   expect((await stack.admin('GET', '/requests?tag=team:a')).status).toBe(503);
+});
+
+/** Which requests a process keeps, and how it counts and lists them. */
+
+const BUCKETS = ['minute', 'day'].map((name) => ({ name, limit: 60, window: 60, tokens: 0, fraction: 0 }));
+
+/** A record of a request with a key, as a gateway would create it. */
+const seen = (id: string, keyId: string, outcome: 'admitted' | 'refused') =>
+  ({
+    ...{ id, request: { method: 'GET' }, canonical: { path: '/v1/pets' }, network: '192.0.2.1', keyId, outcome },
+    verdict: { outcome, buckets: BUCKETS, now: 0, plan: 'free', bannedUntil: 0, rejected: '' },
+    ...{
+      status: outcome === 'admitted' ? 200 : 429,
+      startedAt: performance.now(),
+      endedAt: performance.now(),
+      notedPlace: 0,
+    },
+  }) as unknown as Exchange;
+
+test('refusals are kept longer than successes, and an aggressive client displaces no refusals of others', async () => {
+  const recent = new RecentRequests(100, { version: 'a version' });
+  const record = (one: Exchange) => {
+    recent.decided(one);
+    recent.ended(one);
+  };
+  record(seen('calm refused', 'calm', 'refused'));
+  for (let at = 0; at < 5_000; at++) record(seen(`loud ${at}`, 'loud', 'refused'));
+  for (let at = 0; at < 1_000; at++) record(seen(`admitted ${at}`, 'calm', 'admitted'));
+  const all = await recent.find({ limit: 1_000 });
+  expect(all.filter(({ outcome }) => outcome === 'admitted')).toHaveLength(50);
+  const refused = all.filter(({ outcome }) => outcome === 'refused');
+  expect(refused.length).toBeLessThanOrEqual(30);
+  expect(refused.reduce((sum, { repeated }) => sum + repeated, 0)).toBeGreaterThan(4_000);
+  expect(refused.map(({ requestId }) => requestId)).toContain('calm refused');
+});
+
+test('admitted requests that fail do not displace successful ones', async () => {
+  const recent = new RecentRequests(100, { version: 'a version' });
+  const inFlight = Array.from({ length: 5 }, (_, at) => seen(`slow ${at}`, 'loud', 'admitted'));
+  for (let at = 0; at < 40; at++) {
+    const one = seen(`served ${at}`, 'calm', 'admitted');
+    recent.decided(one);
+    recent.ended(one);
+  }
+  for (const one of inFlight) recent.decided(one);
+  for (let at = 0; at < 5_000; at++) {
+    const one = Object.assign(seen(`missing ${at}`, 'loud', 'admitted'), { status: 404 });
+    recent.decided(one);
+    if (at % 1_000 === 0) recent.ended(Object.assign(inFlight[at / 1_000] as Exchange, { status: 404 }));
+    recent.ended(one);
+  }
+  const served = (await recent.find({ limit: 1_000 })).filter(({ status }) => status === 200);
+  expect(served.map(({ requestId }) => requestId)).toEqual(Array.from({ length: 40 }, (_, at) => `served ${39 - at}`));
+});
+
+test('a refusal is counted only in an entry of its own key, however many refusals of other keys followed', async () => {
+  vi.useFakeTimers({ toFake: ['Date'] });
+  cleanUp(() => vi.useRealTimers());
+  const recent = new RecentRequests(100, { version: 'a version' });
+  const sent = new Map<string, number>();
+  const refuse = (keyId: string, times: number) => {
+    for (let at = 0; at < times; at++) recent.ended(seen(`${keyId} ${at}`, keyId, 'refused'));
+    sent.set(keyId, (sent.get(keyId) ?? 0) + times);
+  };
+  refuse('loud', 7);
+  for (let at = 0; at < 11; at++) refuse(`calm ${at}`, 6);
+  refuse('loud', 200);
+  const listed = new Map<string, number>();
+  for (const { keyId = '', repeated } of await recent.find({ limit: 1_000 }))
+    listed.set(keyId, (listed.get(keyId) ?? 0) + 1 + repeated);
+  for (const [keyId, count] of listed) expect([keyId, count <= (sent.get(keyId) ?? 0)]).toEqual([keyId, true]);
+  expect(listed.get('loud')).toBe(200);
+});
+
+test('a list contains each request once, even if others are recorded or fail while the list is built', async () => {
+  const recent = new RecentRequests(4_000, { version: 'a version' });
+  let made = 0;
+  const record = (status: number) => {
+    const one = Object.assign(seen(`request ${made++}`, 'loud', 'admitted'), { status });
+    recent.decided(one);
+    return one;
+  };
+  for (let at = 0; at < 2_000; at++) recent.ended(record(200));
+  for (const status of [200, 404]) {
+    const running = Array.from({ length: 300 }, () => record(status));
+    const found = recent.find({ limit: 10_000 });
+    while (running.length > 0) {
+      for (const one of running.splice(0, 60)) recent.ended(one);
+      if (status === 200) for (let at = 0; at < 60; at++) recent.ended(record(200));
+      await nextTurn();
+    }
+    const ids = (await found).map(({ requestId }) => requestId);
+    const cursors = (await found).map(({ cursor }) => cursor);
+    expect(new Set(ids).size).toBe(ids.length);
+    expect(cursors).toEqual(cursors.toSorted().reverse());
+    const expected = Array.from({ length: 1_000 }, (_, at) => `request ${at + 700}`);
+    if (status === 200) expect(ids).toEqual(expect.arrayContaining(expected));
+  }
 });

@@ -166,7 +166,7 @@ test('an address that keeps reading the reference is refused: browsers get a pag
   for (const { json } of [program, description])
     expect(json).toEqual({ code: 'rate_limit_exceeded', message: expect.any(String), status: 429 });
   expect(browser.headers).toMatchObject({ 'content-type': 'text/html; charset=utf-8', 'x-frame-options': 'DENY' });
-  expect(browser.text).toMatch(/Try again in (a second|\d+ seconds)\./);
+  expect(browser.text).toMatch(/<h1>Too many requests<\/h1>[\s\S]*Try again in (a second|\d+ seconds)\./);
   await new Promise((resolve) => setTimeout(resolve, 1_000 * Number(program.headers['retry-after'])));
   expect((await send(`${stack.gateway}/docs/`)).status).toBe(200);
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);

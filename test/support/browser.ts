@@ -1,17 +1,23 @@
 import type { Browser, Page } from 'playwright-core';
+import { expect } from 'vitest';
 import { launchChromium } from './chromium.ts';
 import { cleanUp } from './clean-up.ts';
 
 let browser: Promise<Browser> | undefined;
 
 /** A real headless browser. All test files of a process share one, which closes with the process. */
-export const openBrowser = (): Promise<Browser> => (browser ??= launchChromium());
+const openBrowser = (): Promise<Browser> => (browser ??= launchChromium());
 
 export interface WatchedPage {
   readonly page: Page;
   /** The page's errors, including violations of its content security policy, and its requests to other origins. */
   readonly faults: string[];
+  /** Ignores faults with this text from now on. Any other fault fails the test. */
+  excuse(pattern: RegExp): void;
 }
+
+/** The browser itself logs failed requests, whatever the page does with them. */
+export const FAILED_REQUESTS = /^Failed to load resource/;
 
 /** Chromium interrupts requests when containers that start or stop during the tests change the machine's network. */
 const OF_THE_MACHINE = /ERR_NETWORK_CHANGED/;
@@ -19,24 +25,33 @@ const OF_THE_MACHINE = /ERR_NETWORK_CHANGED/;
 const PATIENCE_MS = 60_000;
 
 /**
- * Opens an empty page in its own session, and closes it after the test, because an open page keeps sending requests.
+ * Opens an empty page in its own session, and closes it after the test, because an open page keeps sending requests. The
+ * test fails if the page had a fault.
  */
 export async function watchedPage(
-  browser: Browser,
   origin: string,
   options: Parameters<Browser['newPage']>[0] = {},
+  browser = openBrowser(),
 ): Promise<WatchedPage> {
-  const page = await browser.newPage(options);
+  const page = await (await browser).newPage(options);
   // A browser is slow while other tests run.
   page.setDefaultTimeout(PATIENCE_MS);
-  cleanUp(() => page.close());
   const faults: string[] = [];
-  page.on('pageerror', ({ message }) => faults.push(message));
+  const excused = [OF_THE_MACHINE];
+  const note = (fault: string) => {
+    if (!excused.some((pattern) => pattern.test(fault))) faults.push(fault);
+  };
+  cleanUp(async () => {
+    const found = [...faults];
+    await page.close();
+    expect(found).toEqual([]);
+  });
+  page.on('pageerror', ({ message }) => note(message));
   page.on('console', (message) => {
-    if (message.type() === 'error' && !OF_THE_MACHINE.test(message.text())) faults.push(message.text());
+    if (message.type() === 'error') note(message.text());
   });
   page.on('request', (request) => {
-    if (new URL(request.url()).origin !== origin && !request.url().startsWith('data:')) faults.push(request.url());
+    if (new URL(request.url()).origin !== origin && !request.url().startsWith('data:')) note(request.url());
   });
-  return { page, faults };
+  return { page, faults, excuse: (pattern) => void excused.push(pattern) };
 }

@@ -1,4 +1,4 @@
-import type { Browser, Locator, Page } from 'playwright-core';
+import type { Locator, Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { type WatchedPage, watchedPage } from './browser.ts';
 import { ADMIN_TOKEN, type Stack } from './stack.ts';
@@ -7,12 +7,12 @@ import { ADMIN_TOKEN, type Stack } from './stack.ts';
 
 /** Opens a page of the console without logging in. */
 export async function visitConsole(
-  browser: Browser,
   { adminUrl }: Pick<Stack, 'adminUrl'>,
   path = '/',
-  options: Parameters<Browser['newPage']>[0] = {},
+  options: Parameters<typeof watchedPage>[1] = {},
+  browser?: Parameters<typeof watchedPage>[2],
 ): Promise<WatchedPage> {
-  const watched = await watchedPage(browser, adminUrl, { baseURL: adminUrl, ...options });
+  const watched = await watchedPage(adminUrl, { baseURL: adminUrl, ...options }, browser);
   await watched.page.goto(path);
   return watched;
 }

@@ -1,4 +1,4 @@
-import { expect } from 'vitest';
+import { expect, vi } from 'vitest';
 import { cleanUp } from './clean-up.ts';
 import { startRedisServer } from './redis.ts';
 import { connectedRedis, connectionTo, ownRedis } from './redis-database.ts';
@@ -20,10 +20,11 @@ export async function startWithReplica() {
   });
   const redis = await connectedRedis(primary.url);
   const follower = connectionTo(replica.url);
-  await expect.poll(() => redis.info('replication')).toContain('state=online');
+  const patient = { timeout: 30_000 };
+  await vi.waitFor(async () => expect(await redis.info('replication')).toContain('state=online'), patient);
   // The replica confirms writes once it has loaded the initial copy.
   await redis.set('beginning', '1');
-  await expect.poll(() => redis.wait(1, 500)).toBe(1);
+  await vi.waitFor(async () => expect(await redis.wait(1, 500)).toBe(1), patient);
   await redis.del('beginning');
   await redis.config('RESETSTAT');
   return { url: primary.url, replica, redis, follower };
