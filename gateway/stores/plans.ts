@@ -195,6 +195,7 @@ export class Plans {
   /**
    * Records manual edits, once across all gateways. Writes the kept copy again if it was lost.
    * @param lastGood the table in force, if it is known
+   * @returns the version of the table that was compared; undefined if it must be compared again
    */
   async acceptEdit(lastGood?: StoredPlans): Promise<string | undefined> {
     const [table, kept] = await Promise.all([this.read(), this.readKept()]);
