@@ -18,7 +18,10 @@ const TRAVEL_MS = 100;
 /** After this time the workers' data on a key is collected again, because Redis may have answered meanwhile. */
 const FRESH_MS = 100;
 
-type Worker = Pick<Channel<AskedOfWorker, AskedOfPrimary>, 'ask'>;
+/** How long a worker that is being replaced has to report its keys. Nobody waits for that, and it is asked only once. */
+const HANDED_OVER_WITHIN_MS = 10_000;
+
+type Worker = Pick<Channel<AskedOfWorker, AskedOfPrimary>, 'ask' | 'insist'>;
 
 /**
  * Local decisions for all workers of a machine, made in their primary: a key has one allowance, and a key known to one
@@ -56,14 +59,15 @@ export function levelsOfMachine(known: Clients, workers: () => readonly Worker[]
   }
 
   /** Asks a worker that is about to be replaced for all its keys. */
-  const takeOver = (worker: Worker): Promise<void> => collect(worker, newCollection());
+  const takeOver = (worker: Worker): Promise<void> => collect(worker, newCollection(), HANDED_OVER_WITHIN_MS);
 
-  async function collect(worker: Worker, of: Collection): Promise<void> {
+  async function collect(worker: Worker, of: Collection, insistsMs?: number): Promise<void> {
     of.asked.add(worker);
     let next: 'first' | 'next' = 'first';
     while (!of.isOver) {
       const askedAt = monotonicClock();
-      const page = await worker.ask('keys', next);
+      const asking = insistsMs === undefined ? worker.ask('keys', next) : worker.insist('keys', next, insistsMs);
+      const page = await asking;
       next = 'next';
       // A worker that did not answer in time is asked again.
       if (page === undefined) of.asked.delete(worker);

@@ -140,12 +140,18 @@ const notedByPrimary = (workers: Workers): number =>
   workers.logged('plan table cannot be read; the last good one stays').filter(({ worker }) => worker === undefined)
     .length;
 
-test('a key that was last used before a reload is served when Redis hangs', async () => {
+test('a key that was last used before a reload is served when Redis hangs, even if the old worker stalls', async () => {
   const redis = await ownRedis();
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });
   const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 30 });
   expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe('29');
+  const [old] = workers.pids() as [number];
   workers.child.kill('SIGHUP');
+  await eventually(() => workers.logged('rolling restart begins').length).toBe(1);
+  suspend(old);
+  await eventually(() => workers.logged('worker is serving').length).toBe(2);
+  await sleep(1_500);
+  process.kill(old, 'SIGCONT');
   await eventually(() => workers.logged('rolling restart done').length).toBe(1);
   redis.pause();
   expect(await list(workers, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '28' } });
