@@ -37,7 +37,7 @@ export const BREAKS: readonly Break[] = [
   row(CLIENTS, 'limiter/clients', 'Math.abs(ahead) < LATE ? ahead > 0 : at > than.at', 'false ? false : at > than.at'),
   row('gateway/pipeline/pipeline.ts', 'faults/redis', 'else if (exchange.credential)', 'else if (exchange.tunnel)'),
   row('gateway/stores/redis/peers.ts', 'operators/gateways', ' && startOf(one) * 1_000 >= seenAt', ''),
-  row('gateway/operators/api/health.ts', 'operators/redis-away', '(this.#found.has(about) ? [] : done)', 'done'),
+  row('gateway/operators/api/health.ts', 'operators/gateways', '(this.#found.has(about) ? [] : done)', 'done'),
   row(
     'gateway/serve-operators.ts',
     'operators/doctor.test',
