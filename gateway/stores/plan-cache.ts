@@ -32,6 +32,8 @@ export class PlanCache {
   rejected: readonly RejectedValue[] = [];
   /** Whether the last attempt to read the table succeeded. */
   isReadable = true;
+  /** The fault of the last failed read. */
+  unreadableBecause: unknown;
   /** Whether the last attempt found no table. */
   isMissing = false;
   #hasBegun = false;
@@ -105,6 +107,7 @@ export class PlanCache {
       if (this.isReadable || this.isMissing)
         this.#logger.error({ err: cause }, 'plan table cannot be read; the last good one stays');
       this.isReadable = false;
+      this.unreadableBecause = cause;
       this.isMissing = false;
     }
   }

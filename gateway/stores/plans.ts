@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { z } from 'zod';
-import { Conflict, Unavailable } from '../../shared/domain-errors.ts';
+import { Conflict } from '../../shared/domain-errors.ts';
 import { redactApiKeys } from '../limiter/credential.ts';
 import {
   DEFAULT_PLANS,
@@ -13,7 +13,7 @@ import {
   storedValue,
 } from '../limiter/plans.ts';
 import { type Activity, auditEntries, FieldChange, RecordId, readChanges, readJson } from './audit.ts';
-import { type FieldChanges, type LogEntry, NotMade, notTheRecord, type Storage } from './storage.ts';
+import { type FieldChanges, type LogEntry, NotMade, notTheRecord, OtherValue, type Storage } from './storage.ts';
 
 /** The number of entries that the history of the plan table keeps. */
 export const HISTORY_LENGTH = 1_000;
@@ -108,12 +108,12 @@ export class Plans {
     this.#storage = storage;
   }
 
-  /** @returns undefined if there is no table. @throws {Unavailable} also if the name holds a value of another type */
+  /** @returns undefined if there is no table. @throws {Unavailable}; {OtherValue} if the name holds a value of another type */
   async read(): Promise<StoredPlans | undefined> {
     const table = await this.#storage.read('plans');
     if (table !== undefined && Object.keys(table).length === 0) {
       const why = notTheRecord('gateway:plans');
-      throw new Unavailable(why, why);
+      throw new OtherValue(why, why);
     }
     return table;
   }

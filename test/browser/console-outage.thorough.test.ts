@@ -1,5 +1,6 @@
 import { Redis } from 'ioredis';
 import { expect, test, vi } from 'vitest';
+import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { FAILED_REQUESTS } from '../support/browser.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -37,6 +38,10 @@ test('the console shows a Redis outage, rejected plan values, and the loss of th
   await redis.hset('gateway:plans', 'free.minute', '<b>lots</b>');
   await page.getByText('Free, requests per minute: “<b>lots</b>” is rejected, 60 stays in force.').waitFor();
   await shows(/1 plan value not in force/);
+  await redis.config('SET', 'maxmemory', '1gb', 'maxmemory-policy', 'allkeys-lru');
+  await shows(/Redis memory[\s\S]*maxmemory-policy is allkeys-lru/);
+  await redis.config('SET', 'maxmemory-policy', 'noeviction');
+  await shows(/1 plan value not in force/);
   await redis.hset('gateway:plans', 'free.minute', '61');
   await page.getByText('is rejected').waitFor({ state: 'detached' });
   await rowOf(page, 'In force', 'Free').getByText('61', { exact: true }).waitFor();
@@ -46,6 +51,8 @@ test('the console shows a Redis outage, rejected plan values, and the loss of th
   await shows(/Plan table[\s\S]*cannot be read; the last good one stays in force[\s\S]*Since \d\d:\d\d/);
   const ready = async () => (await send(`${stack.adminUrl}/readyz`)).text;
   expect(await ready()).toContain('plan table cannot be read; the last good one stays in force (fault since ');
+  const { findings } = (await stack.admin('GET', '/doctor')).json as DoctorAnswer;
+  expect(findings.find(({ about }) => about === 'plan table')?.advice).toContain('run DEL gateway:plans');
   await redis.del('gateway:plans');
   await shows(/All well/);
 

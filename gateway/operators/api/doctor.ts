@@ -17,6 +17,7 @@ import {
 import { mostBanAfter } from '../../limiter/refusals.ts';
 import type { Keys } from '../../stores/keys.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
+import { OtherValue } from '../../stores/storage.ts';
 import type { WorkersState } from '../../telemetry/state.ts';
 import { DoctorAnswer } from './answers.ts';
 import { checkBackup } from './backup.ts';
@@ -60,10 +61,20 @@ export const checkWorkers = (workers: WorkersState | undefined): CheckResult[] =
 
 const TABLE = 'plan table';
 
-export function checkPlans({ rejected, isReadable, isMissing, lastGood, table }: PlanCache): CheckResult[] {
+export function checkPlans({
+  rejected,
+  isReadable,
+  unreadableBecause,
+  isMissing,
+  lastGood,
+  table,
+}: PlanCache): CheckResult[] {
   const stays = lastGood === undefined ? 'clients get 503' : 'the last good one stays in force';
   if (!isReadable && !isMissing) {
-    const advice = 'If it is not a hash, run DEL gateway:plans. The log shows the error.';
+    const isOtherType = unreadableBecause instanceof OtherValue;
+    const advice = isOtherType
+      ? 'It is not a hash: run DEL gateway:plans.'
+      : 'Does Redis answer? The log shows the error.';
     return [fault(TABLE, `cannot be read; ${stays}`, advice)];
   }
   if (isMissing && lastGood !== undefined)

@@ -139,15 +139,21 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
   if (found?.kind === 'unreadable')
     return bad('Data cannot be read', `${found.why} The data on this page is out of date.`, since);
   if (traffic === undefined) return { kind: 'good', title: 'Loading …', text: '' };
-  const { planTable, workers, health, findings } = traffic;
-  if (planTable.rejectedValues > 0) return warning(`${counted(planTable.rejectedValues, 'plan value')} not in force`);
-  if (workers !== undefined && workers.serving < workers.wanted)
-    return warning(`${workers.serving} of ${workers.wanted} workers running`);
-  if (health === undefined) return { kind: 'good', title: 'All well', text: 'Every limit is exact.' };
+  const { planTable, workers, findings } = traffic;
+  // Each rejected plan value is a finding. They are counted, unless something else is wrong too.
+  const { rejectedValues } = planTable;
+  const worst = findings.find(({ about }) => about !== 'plan table' || rejectedValues === 0);
+  if (worst === undefined) {
+    if (rejectedValues > 0) return warning(`${counted(rejectedValues, 'plan value')} not in force`);
+    if (workers !== undefined && workers.serving < workers.wanted)
+      return warning(`${workers.serving} of ${workers.wanted} workers running`);
+    return { kind: 'good', title: 'All well', text: 'Every limit is exact.' };
+  }
+  const { about, status, found: what, since: from } = worst;
   const more = findings.length === 1 ? '' : ` ${counted(findings.length - 1, 'more finding')}: see Health.`;
-  const text = `${/^(are|have|were) /.test(health.found) ? 'They' : 'It'} ${health.found.replace(/\.$/, '')}.${more}`;
-  if (health.status !== 'unknown') return bad(upperFirst(health.about), text, health.since);
-  return { kind: 'warning', title: `Unknown: ${health.about}`, text, since: health.since };
+  const text = `${/^(are|have|were) /.test(what) ? 'They' : 'It'} ${what.replace(/\.$/, '')}.${more}`;
+  if (status !== 'unknown') return bad(upperFirst(about), text, from);
+  return { kind: 'warning', title: `Unknown: ${about}`, text, since: from };
 }
 
 /** The maximum length of the text in a search for requests. */
