@@ -112,7 +112,7 @@ test('--key finds a revoked key by its id or name; if given a whole key, it send
     ...{ code: 0, out: expect.stringMatching(/^id {16}of-the-revoked$/m) },
     err: `Note: the key Gone away was revoked. Its id was ${idOf(revoked)}.\n`,
   });
-  const second = await stack.issueKey({ name: 'Gone away' });
+  const second = await stack.issueKey({ name: ' Gone away ' });
   await stack.admin('DELETE', `/keys/${idOf(second)}`);
   const { err } = await ctl(stack, 'requests', '--key', 'gone away');
   expect(err).toMatch(new RegExp(`2 revoked keys have the name.*\n.*\n.*${idOf(second)}.*\n.*${idOf(revoked)}`));

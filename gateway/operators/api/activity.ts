@@ -5,6 +5,7 @@ import { describeNetwork } from '../../limiter/networks.ts';
 import { writeTags } from '../../limiter/tags.ts';
 import { type Activity, type FieldChange, type RecordedActivity, RecordId } from '../../stores/audit.ts';
 import { ACTIONS } from '../../stores/words.ts';
+import { isSameName } from '../clients.ts';
 import { redactSecrets } from '../tokens.ts';
 import { ActivityAnswer, type ActivityView } from './answers.ts';
 import { shownTime } from './key-view.ts';
@@ -95,7 +96,7 @@ export const listActivity = operation(
 );
 
 async function isAbout(entry: RecordedActivity, target: string, nameOf: NameOf): Promise<boolean> {
-  const isSame = (text: string | undefined) => text?.toLowerCase() === target.toLowerCase();
+  const isSame = (text: string | undefined) => text !== undefined && isSameName(text, target);
   return isSame(entry.target) || isSame(idIn(entry)) || isSame(nameIn(entry)) || isSame(await nameOf(entry));
 }
 

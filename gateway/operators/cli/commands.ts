@@ -73,7 +73,7 @@ Examples:
   ctl --json keys list --name acme
   source <(ctl completion bash)                complete commands and options with Tab
 
-Errors go to standard error, with --json as { code, message, status }.
+Errors go to standard error, with --json as { code, message } and, from the gateway, its status.
 
 Exit codes:
   0  done

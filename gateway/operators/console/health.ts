@@ -201,7 +201,7 @@ function CoreState({ core: { origin, state, seenBy, since, reason }, of }: { cor
     ${stated(badge, text)}
     ${seenBy < of.processes && state !== 'up' && html` <span class="note">in ${seenBy} of ${of.processes} workers</span>`}
     ${state !== 'unproven' && state !== 'silent' && html` since <${When} at=${since} />`}
-    ${reason !== undefined && html`<span class="wordy">${reason}</span>`}
+    ${reason !== undefined && html`<br /><span class="wordy">${reason}</span>`}
   `;
 }
 
