@@ -31,8 +31,9 @@ test("operators' lists, even ten at once, use no CPU time of the worker", TIMED,
     // The list also contains the key of this test.
     for (const { json } of lists) expect((json as { total: number }).total).toBe(LISTED + 1);
   });
-  // The worker's timers for probes, plans and reports run several times a second.
-  expect(took).toBeLessThan(20 + 20 * seconds);
+  // The worker's timers for probes, plans and reports run several times a second. Beside a busy primary, they find cold
+  // caches. A worker that made a part of the lists would use ten times as much.
+  expect(took).toBeLessThan(20 + 40 * seconds);
   expect(ofAll() - allBefore).toBeGreaterThan(200);
 });
 
