@@ -281,7 +281,8 @@ test('clients that disconnect do not affect other clients, each of which gets it
   }
 });
 
-test('reads behind one that was retried on another connection are retried too', async () => {
+// If the reads do not arrive within a few milliseconds, they do not share a connection.
+test('reads behind one that was retried on another connection are retried too', TIMED, async () => {
   let asked = 0;
   const turns = new WeakMap<Socket, Promise<unknown>>();
   const { get } = await behind((socket, head) => {
