@@ -55,8 +55,8 @@ export const listUsage = operation(
     const [from, to] = [dayOf(range.from) ?? keptFrom, dayOf(range.to) ?? today];
     checkOrder(from, to);
     const wanted = tagsIn(range.tag);
-    const daysOfKey = (key: KeyEntry, ban?: BanView) =>
-      hasTags(key.record.tags, wanted) ? daysOf(key, Math.max(from, keptFrom), to, ban) : [];
+    const isWanted = ({ record }: KeyEntry) => hasTags(record.tags, wanted);
+    const daysOfKey = (key: KeyEntry, ban?: BanView) => daysOf(key, Math.max(from, keptFrom), to, ban);
     const answer = (usage: UsageAnswer['usage'], next: KeyCursor | undefined) => ({
       keptFrom: dateOf(keptFrom),
       usage,
@@ -65,15 +65,15 @@ export const listUsage = operation(
     let cursor = cursorIn(after);
     if (by === 'day' || by === 'key') {
       const { keys, next } = await deps.keys.walk({ after: cursor, limit });
-      const shown = keys.filter(({ record }) => hasTags(record.tags, wanted));
+      const shown = keys.filter(isWanted);
       const bans = await runningBans(deps, shown, now);
-      const days = keys.map((key) => daysOfKey(key, bans.get(key.id)));
+      const days = shown.map((key) => daysOfKey(key, bans.get(key.id)));
       return answer(by === 'day' ? days.flat() : days.flatMap(sumOf), next);
     }
     const sums: UsageSum[] = [];
     for (let checked = 0; checked < SUMMED; checked += PAGE) {
       const { keys, next } = await deps.keys.walk({ after: cursor, limit: PAGE });
-      for (const sum of keys.flatMap((key) => sumOf(daysOfKey(key))))
+      for (const sum of keys.filter(isWanted).flatMap((key) => sumOf(daysOfKey(key))))
         sums.push({ ...sum, value: valueOfTag(sum.tags, tagIn(by)), keys: 1 });
       cursor = next;
       if (next === undefined) break;
