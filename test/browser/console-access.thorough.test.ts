@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
-import { expectReadable } from '../support/accessibility.ts';
+import { expectGrounds, expectReadable } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
 import {
   confirm,
@@ -151,13 +151,7 @@ test('expanded rows, filtered lists and forms are readable in each look, and not
   await question(page).getByRole('button', { name: 'Apply' }).click();
   await question(page).getByText('A reason is required.').waitFor();
   await expectReadable(page);
-  for (const [colorScheme, ground] of [
-    ['dark', 'rgb(15, 18, 23)'],
-    ['light', 'rgb(246, 247, 249)'],
-  ] as const) {
-    await page.emulateMedia({ colorScheme });
-    expect(await page.evaluate('getComputedStyle(document.body).backgroundColor')).toBe(ground);
-  }
+  await expectGrounds(page, 'body', { dark: 'rgb(15, 18, 23)', light: 'rgb(246, 247, 249)' });
 });
 
 test('no element moves while the page updates', async () => {

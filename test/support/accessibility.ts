@@ -43,3 +43,15 @@ export async function expectReadable(page: Page): Promise<number> {
   }
   return sum;
 }
+
+/** Checks the background in each colour scheme. axe-core checks text contrast against it. */
+export async function expectGrounds(
+  page: Page,
+  of: 'body' | 'documentElement',
+  grounds: Readonly<Record<'dark' | 'light', string>>,
+): Promise<void> {
+  for (const colorScheme of ['dark', 'light'] as const) {
+    await page.emulateMedia({ colorScheme });
+    expect(await page.evaluate(`getComputedStyle(document.${of}).backgroundColor`)).toBe(grounds[colorScheme]);
+  }
+}
