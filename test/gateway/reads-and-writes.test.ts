@@ -219,23 +219,25 @@ test.for<[what: string, headers: Record<string, string>]>([
 
 test('a write shares no connection with other requests', async () => {
   const waiting: [Socket, string][] = [];
-  const { connections, get, post, many } = await behind((socket, head) => void waiting.push([socket, head]));
-  const answerAll = () => waiting.splice(0).map(([socket, head]) => socket.write(okTo(head)));
-  const arrived = (count: number) => expect.poll(() => waiting.length).toBeGreaterThanOrEqual(count);
-  const first = get();
-  await arrived(1);
-  answerAll();
-  await first;
+  let isAnswering = true;
+  const { connections, get, post, many } = await behind((socket, head) => {
+    if (isAnswering) socket.write(okTo(head));
+    else waiting.push([socket, head]);
+  });
+  await get();
+  isAnswering = false;
+  const of = (method: string) => waiting.filter(([, head]) => head.startsWith(method));
   const writes = Array.from({ length: 5 }, () => post());
-  await arrived(5);
+  await expect.poll(() => of('POST').length).toBe(5);
   const reads = many(5);
-  await arrived(10);
-  const connectionsOf = (method: string) =>
-    waiting.filter(([, head]) => head.startsWith(method)).map(([socket]) => connections.indexOf(socket));
+  // A late read may be sent twice, so that the core has more than five of them.
+  await expect.poll(() => new Set(of('GET').map(([, head]) => limitIn(head))).size).toBe(5);
+  const connectionsOf = (method: string) => of(method).map(([socket]) => connections.indexOf(socket));
   const ofWrites = new Set(connectionsOf('POST'));
   expect(ofWrites.size).toBe(5);
   for (const connection of connectionsOf('GET')) expect(ofWrites).not.toContain(connection);
-  answerAll();
+  isAnswering = true;
+  for (const [socket, head] of waiting) socket.write(okTo(head));
   const answers = [...(await Promise.all(writes)), ...(await reads)];
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
 });
