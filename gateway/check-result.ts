@@ -30,6 +30,10 @@ export const warning = withAdvice('warning');
 export const fault = withAdvice('fault');
 export const unknown = withAdvice('unknown');
 
+/** A part that did not answer in time. */
+export const silent = (about: string, found = 'does not answer'): CheckResult =>
+  unknown(about, found, 'Check whether it or its machine hangs.');
+
 /** A core that did not answer in time. */
 export const silentCore = (about: string): CheckResult =>
   unknown(about, 'does not answer', 'Check its CPU and its database.');

@@ -49,6 +49,8 @@ test('the Health page shows which core is down, since when and why, and the stat
   const checks = page.getByRole('table', { name: 'Checks' });
   const isGood = /\bredis memory\s+Good\b/;
   await expect.poll(() => checks.innerText(), PATIENCE).toMatch(isGood);
+  const section = checks.getByRole('link', { name: 'GatewayBackupMissing' });
+  expect(await section.getAttribute('href')).toBe('/runbook#gatewaybackupmissing');
   server.pause();
   await expect.poll(() => checks.innerText(), PATIENCE).toMatch(/\bredis\s+(Unknown|Fault)\b/);
   // Results from before the outage are not shown as current.

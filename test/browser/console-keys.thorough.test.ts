@@ -217,6 +217,12 @@ test('a key is found by its name, a part of it, its id and the whole key, and a 
     await find(text);
     await page.getByRole('heading', { name: 'Findable & Sons' }).waitFor();
   }
+  // The typed parts of a key are not yet a key.
+  await page.locator('#find').pressSequentially(key);
+  expect(await page.locator('#find').inputValue()).toBe(key);
+  await page.locator('#find').press('Enter');
+  await page.getByRole('heading', { name: 'Findable & Sons' }).waitFor();
+  expect(await page.locator('#find').inputValue()).toBe(idOf(key));
   await find('request-of-a-log-line');
   await page.getByRole('heading', { name: 'Requests', exact: true }).waitFor();
   expect(new URL(page.url()).search).toBe('?q=request-of-a-log-line');

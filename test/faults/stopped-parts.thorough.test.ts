@@ -83,6 +83,9 @@ test('a part that stops responding is never reported as healthy until it respond
         expect.stringMatching(new RegExp(`${name}.*\\s+(Unknown|Fault)`)),
       ]);
       if (name === 'worker 1') expect(shownCards.decisions).toMatch(/1 of 2 workers running/);
+      const about = name === 'core' ? `core ${core.addresses.core}` : name;
+      const unknown = expect.objectContaining({ about, status: 'unknown', since: expect.stringMatching(/Z$/) });
+      expect([name, doctor]).toEqual([name, expect.arrayContaining([unknown])]);
       if (name === 'redis') expect(shownCards.decisions).toMatch(/Decisions\s+(Unknown|Local)/);
       expect([name, shown]).toEqual([name, expect.not.stringMatching(/All well/)]);
       expect([name, doctor.map(({ about }) => about)]).toEqual([

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { DoctorAnswer, SeenFinding, TrafficAnswer } from '../../gateway/operators/api/answers.ts';
+import type { CheckResult, DoctorAnswer, TrafficAnswer } from '../../gateway/operators/api/answers.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
@@ -145,7 +145,7 @@ test('the doctor reports an unreachable Redis and an unreachable core', async ()
   expect(findings.map(({ about, status }) => `${status} ${about}`)).toEqual([
     'fault redis',
     'fault core http://127.0.0.1:1',
-    'fault keys',
+    'unknown keys',
   ]);
   expect(findings.slice(0, 2).map(({ found }) => found)).toEqual([
     expect.stringMatching(/^does not answer: ./),
@@ -336,7 +336,7 @@ test('the first /readyz names a worker that hangs', async () => {
 async function expectSameFinding(stack: Stack, about: string, status: string, found: string) {
   const shown = async () => (await get<TrafficAnswer>(stack, '/traffic')).health;
   await expect.poll(shown, PATIENT).toMatchObject({ about, status, found });
-  const health = (await shown()) as SeenFinding;
+  const health = (await shown()) as CheckResult;
   expect((await examine(stack)).filter((one) => one.about === about)).toEqual([health]);
   expect(((await readyz(stack)).json as { detail?: string }).detail).toBe(
     `${about} ${found} (${status} since ${health.since}).`,
@@ -369,7 +369,7 @@ test("a fault in a key's data is reported in the same way everywhere, until the 
   await redis.hset(hashOf(id), 'plan', 'gold');
   const shown = async () => (await get<TrafficAnswer>(stack, '/traffic')).health;
   await expect.poll(shown, PATIENT).toMatchObject({ about: 'keys', status: 'fault' });
-  const health = (await shown()) as SeenFinding;
+  const health = (await shown()) as CheckResult;
   expect((await examine(stack)).filter(({ about }) => about === 'keys')).toEqual([health]);
   expect((await readyz(stack)).json).toMatchObject({ detail: expect.stringContaining(`keys ${health.found}`) });
   await redis.hset(hashOf(id), 'plan', 'free');

@@ -2,10 +2,10 @@ import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type {
+  CheckResult,
   DoctorAnswer,
   ExplainAnswer,
   RequestsAnswer,
-  SeenFinding,
   TrafficAnswer,
 } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
@@ -141,7 +141,7 @@ test('requests on two gateways are merged, and a hanging gateway is listed as mi
     const [shown, checked] = await findings();
     expect(checked).toEqual(shown);
     // The finding has the time of the last heartbeat. A gateway sends one every five seconds.
-    const silentFor = Date.now() - Date.parse((shown as SeenFinding).since ?? '');
+    const silentFor = Date.now() - Date.parse((shown as CheckResult).since ?? '');
     expect(silentFor).toBeGreaterThan(performance.now() - askedAt);
     expect(silentFor).toBeLessThan(performance.now() - askedAt + 7_000);
   } finally {

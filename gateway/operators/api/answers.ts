@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { count, listOf, time } from '../../../shared/schemas/answer-parts.ts';
-import { CheckResult as SeenFinding } from '../../check-result.ts';
+import { CheckResult } from '../../check-result.ts';
 import { FIELD_NAMES, PLAN_NAMES, type PlanField, type PlanTable, ruleOf } from '../../limiter/plans.ts';
 import { RecordedActivity } from '../../stores/audit.ts';
 import { RecordedChange } from '../../stores/plans.ts';
@@ -265,9 +265,9 @@ export const RestoreAnswer = z.object({
 });
 export type RestoreAnswer = z.infer<typeof RestoreAnswer>;
 
-export { SeenFinding };
+export { CheckResult };
 
-export const DoctorAnswer = z.object({ findings: listOf(SeenFinding) });
+export const DoctorAnswer = z.object({ findings: listOf(CheckResult) });
 export type DoctorAnswer = z.infer<typeof DoctorAnswer>;
 
 const Answered = z.object({ at: time, ms: z.number() });
@@ -327,9 +327,9 @@ export const TrafficAnswer = z.object({
   mode: z.enum(['shared', 'local']),
   modeSince: time,
   /** The worst current finding that is a fault or unknown; undefined if all is well. */
-  health: SeenFinding.optional(),
+  health: CheckResult.optional(),
   /** All current findings that are faults or unknown, faults first. */
-  findings: listOf(SeenFinding),
+  findings: listOf(CheckResult),
   /** Present only with WORKERS > 1. */
   workers: WorkersState.optional(),
   /** How many processes serve clients. `cores` and `redis` combine their views, without those of other gateways. */

@@ -75,7 +75,7 @@ export function checkPlans({
     const advice = isOtherType
       ? 'It is not a hash: run DEL gateway:plans.'
       : 'Does Redis answer? The log shows the error.';
-    return [fault(TABLE, `cannot be read; ${stays}`, advice)];
+    return [(isOtherType ? fault : unknown)(TABLE, `cannot be read; ${stays}`, advice)];
   }
   if (isMissing && lastGood !== undefined)
     return [fault(TABLE, `is missing; ${stays}`, 'It will be restored within a second; see the log.')];
@@ -172,7 +172,7 @@ export async function checkKeys(keys: Keys): Promise<CheckResult[]> {
   });
   const found = total === undefined ? [undefined] : await Promise.all(both.map((check) => check(total)));
   if (found.every((one) => one !== undefined)) return found.flat();
-  return [fault('keys', 'cannot be read', advice)];
+  return [unknown('keys', 'cannot be read', advice)];
 }
 
 /** Reads keys page by page, so that decisions run in between, until there are more bad keys than can be named. */

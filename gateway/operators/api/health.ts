@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type CheckResult, isBad, unknown } from '../../check-result.ts';
+import { type CheckResult, isBad, silent, unknown } from '../../check-result.ts';
 
 /** A dependency that does not answer within this time has the status unknown. */
 const KNOWN_WITHIN_MS = 3_000;
@@ -18,13 +18,10 @@ const KEPT_MS = 30_000;
 type Findings = Promise<readonly CheckResult[]> | readonly CheckResult[];
 type Check = () => Findings;
 
-const silent = (about: string, found: string): CheckResult =>
-  unknown(about, found, 'Check whether it or its machine hangs.');
-
 /** Returns the findings of a check, or, after three seconds, a finding with the status unknown. Never rejects. */
 export async function answered(about: string, check: () => Findings): Promise<readonly CheckResult[]> {
   try {
-    return await Promise.race([check(), sleep(KNOWN_WITHIN_MS, [silent(about, 'does not answer')], { ref: false })]);
+    return await Promise.race([check(), sleep(KNOWN_WITHIN_MS, [silent(about)], { ref: false })]);
   } catch (thrown) {
     return [unknown(about, `cannot be checked: ${(thrown as Error).message}`, "See the gateway's log for details.")];
   }

@@ -1,5 +1,5 @@
 import type { Family } from '../../../shared/process/counts.ts';
-import { type CheckResult, fault, good, warning } from '../../check-result.ts';
+import { type CheckResult, fault, good, isBad, warning } from '../../check-result.ts';
 import type { RejectedValue } from '../../limiter/plans.ts';
 import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/calls.ts';
 import { bucketsOf, type ProcessState, quantile, type SeenCore, seriesOf, totalsOf } from '../../telemetry/state.ts';
@@ -95,7 +95,7 @@ export const checkRequests = (cores: readonly CoreView[], processes: number): Ch
 /** Reports that workers get no decisions from Redis, although the Redis checks found no fault. */
 export function checkDecisions(processes: readonly ProcessState[], redis: readonly CheckResult[]): CheckResult[] {
   const [reason] = processes.flatMap((one) => one.redis?.outage ?? []);
-  if (reason === undefined || redis.some(({ status }) => status === 'fault')) return [];
+  if (reason === undefined || redis.some(isBad)) return [];
   const advice = 'Grant the Redis user the rights in deploy/redis/users.acl; see GatewayDecisionsLocal in the runbook.';
   return [fault('decisions', `are made without Redis; keys not seen before get 503. ${reason}`, advice)];
 }

@@ -187,8 +187,9 @@ function Finder() {
     }
   }
 
-  // A pasted key must not stay on the screen.
-  function drop(event: Event) {
+  // A pasted key must not stay on the screen. A key that is typed is not complete before the search.
+  function drop(event: InputEvent) {
+    if (event.data?.length === 1) return;
     const field = event.target as HTMLInputElement;
     const { text } = searchText(field.value);
     if (text !== field.value.trim()) field.value = text;

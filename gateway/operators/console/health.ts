@@ -1,17 +1,26 @@
-import type { DoctorAnswer, SeenFinding, TrafficAnswer } from '../api/answers.ts';
+import type { CheckResult, DoctorAnswer, TrafficAnswer } from '../api/answers.ts';
 import { bodyOf, type Polled, refresh, usePolled, useTrouble } from './api.ts';
 import { Card, type Column, type Content, Facts, html, Missing, TableCard, When } from './parts.ts';
 import { counted, milliseconds, number, tableFieldInWords, upperFirst } from './words.ts';
 
 /** The health of everything that the gateway depends on. */
 
-const COLUMNS: readonly Column<SeenFinding>[] = [
+const COLUMNS: readonly Column<CheckResult>[] = [
   { title: 'What', show: ({ about }) => html`<span class="wordy">${about}</span>` },
   { title: 'State', show: ({ status }) => stated(status, upperFirst(status)) },
   { title: 'Found', show: ({ found }) => html`<span class="wordy">${found}</span>` },
   { title: 'Since', show: ({ since }) => html`<${When} at=${since} none="–" />` },
-  { title: 'What to do', show: ({ advice }) => html`<span class="wordy">${advice ?? '–'}</span>` },
+  { title: 'What to do', show: ({ advice = '–' }) => html`<span class="wordy">${withLinks(advice)}</span>` },
 ];
+
+/** The name of an alarm, which is also that of its section in the runbook. */
+const ALARM = /\b(Gateway[A-Z]\w+)\b/;
+
+/** Links each section of the runbook that a text names. */
+const withLinks = (text: string): Content[] =>
+  text
+    .split(ALARM)
+    .map((part, at) => (at % 2 === 0 ? part : html`<a href=${`/runbook#${part.toLowerCase()}`}>${part}</a>`));
 
 export function HealthPage() {
   const state = usePolled<TrafficAnswer>('/traffic', 1_000);
@@ -40,36 +49,36 @@ export function HealthPage() {
     <${CoresCard} ...${state} />
     ${state.value?.workers !== undefined && html`<${WorkersCard} state=${state.value} each=${state.value.workers.each} />`}
     <${TableCard} title="Checks" actions=${again} columns=${COLUMNS} rows=${findings} fault=${checks.fault}
-      idOf=${({ about, found }: SeenFinding) => about + found} empty="Nothing has been checked." />
+      idOf=${({ about, found }: CheckResult) => about + found} empty="Nothing has been checked." />
   `;
 }
 
 function SilentGateway({ since, again }: { since: Date; again: Content }) {
-  const finding: SeenFinding = {
+  const finding: CheckResult = {
     ...{ about: 'this gateway', status: 'unknown', found: 'does not respond', since: since.toISOString() },
     advice: 'Check its process and its log. The state of everything else is unknown until it responds.',
   };
-  return html`<${TableCard} title="Checks" actions=${again} columns=${COLUMNS} rows=${[finding]} idOf=${({ about }: SeenFinding) => about} />`;
+  return html`<${TableCard} title="Checks" actions=${again} columns=${COLUMNS} rows=${[finding]} idOf=${({ about }: CheckResult) => about} />`;
 }
 
 /** Merges the doctor's findings with the failed quick checks, which run more often. The worst ones come first. */
-function newestOf(all: readonly SeenFinding[], bad: readonly SeenFinding[]): SeenFinding[] {
+function newestOf(all: readonly CheckResult[], bad: readonly CheckResult[]): CheckResult[] {
   const others = all.filter(({ about }) => !bad.some((one) => one.about === about));
   return [...bad, ...others].toSorted((a, b) => rank(a) - rank(b));
 }
 
-const rank = ({ status }: SeenFinding): number => ['fault', 'unknown', 'warning', 'good'].indexOf(status);
+const rank = ({ status }: CheckResult): number => ['fault', 'unknown', 'warning', 'good'].indexOf(status);
 
 /** Finds the failed check of a dependency. It takes precedence over the results of the last requests to it. */
-const findingAbout = ({ findings }: TrafficAnswer, about: string): SeenFinding | undefined =>
+const findingAbout = ({ findings }: TrafficAnswer, about: string): CheckResult | undefined =>
   findings.find((one) => one.about === about);
 
-const findingOfRedis = (state: TrafficAnswer): SeenFinding | undefined =>
+const findingOfRedis = (state: TrafficAnswer): CheckResult | undefined =>
   state.redis.mode === 'cluster'
     ? state.findings.find(({ about }) => about.startsWith('redis'))
     : findingAbout(state, 'redis');
 
-const findingOfWorker = (state: TrafficAnswer, worker: number): SeenFinding | undefined =>
+const findingOfWorker = (state: TrafficAnswer, worker: number): CheckResult | undefined =>
   findingAbout(state, `worker ${worker}`);
 
 const isRunning = (state: TrafficAnswer, { worker, pid }: Worker): boolean =>
@@ -80,7 +89,7 @@ const stated = (look: string, text: string, since?: string) => html`
   <span class=${`badge ${look}`}>${text}</span> ${since !== undefined && html`since <${When} at=${since} />`}
 `;
 
-const foundInWords = ({ status, found, since }: SeenFinding) =>
+const foundInWords = ({ status, found, since }: CheckResult) =>
   html`${stated(status, upperFirst(status), since)} <span class="wordy">It ${found}</span>`;
 
 function Gateway(state: TrafficAnswer) {

@@ -133,6 +133,14 @@ function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknow
   });
 }
 
+const lastFaults = new WeakMap<Redis, NodeJS.ErrnoException>();
+
+/**
+ * Why the last connection ended or could not be opened. The code is `ETIMEDOUT` if Redis did not answer.
+ * @returns undefined if the connection is open, or was closed without an error
+ */
+export const lastFaultOf = (redis: Redis): NodeJS.ErrnoException | undefined => lastFaults.get(redis);
+
 /** The timeout is counted in this many parts, so that a stall of this process counts as one part only. */
 const SILENT_PARTS = 5;
 
@@ -142,6 +150,8 @@ const SILENT_PARTS = 5;
  */
 function endWhenSilent(redis: Redis): void {
   const ms = silentMs(redis.options.commandTimeout);
+  redis.on('error', (fault: Error) => lastFaults.set(redis, fault));
+  redis.on('ready', () => lastFaults.delete(redis));
   redis.on('connect', () => {
     const { stream } = redis;
     let bytesRead = 0;
@@ -150,7 +160,8 @@ function endWhenSilent(redis: Redis): void {
       const isSilent = redis.commandQueue.length > 0 && stream.bytesRead === bytesRead;
       silentParts = isSilent ? silentParts + 1 : 0;
       bytesRead = stream.bytesRead;
-      if (silentParts > SILENT_PARTS) stream.destroy(new Error(`No answer in ${ms} ms.`));
+      if (silentParts > SILENT_PARTS)
+        stream.destroy(Object.assign(new Error(`No answer in ${ms} ms.`), { code: 'ETIMEDOUT' }));
     });
     stream.once('close', end);
   });

@@ -1,7 +1,7 @@
-import { type CheckResult, fault, good, warning } from '../../check-result.ts';
+import { type CheckResult, fault, good, silent, warning } from '../../check-result.ts';
 import type { Fields } from '../storage.ts';
 import { type RedisConnection, refusalIn } from './calls.ts';
-import { type ClusterConnection, isCluster } from './connection.ts';
+import { type ClusterConnection, isCluster, lastFaultOf } from './connection.ts';
 
 /**
  * What Redis nodes report about themselves, and whether they meet the gateway's needs. For the fields see
@@ -45,6 +45,9 @@ const FULL = 0.9;
 /** Maximum difference between the gateway's clock and that of Redis, in milliseconds. */
 const CLOCK_TOLERANCE_MS = 1_000;
 
+/** ioredis' error for a command without a reply. */
+const TIMED_OUT = 'Command timed out';
+
 export async function checkRedis(redis: RedisConnection): Promise<CheckResult[]> {
   const found = await Promise.all(nodesOf(redis).map(([name, node]) => checkNode(node, name)));
   return [...(isCluster(redis) ? [checkSlots(redis.slots)] : []), ...found.flat()];
@@ -75,7 +78,9 @@ async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
     const advice =
       'Is it running, are REDIS_URL and its password correct, and does its user have the permissions of users.acl?';
     const { message } = thrown as Error;
-    return [fault(about, `does not answer: ${refusalIn({ name: '', message }) ?? message}`, advice)];
+    const cause = lastFaultOf(redis);
+    if ([message, cause?.message].includes(TIMED_OUT) || cause?.code === 'ETIMEDOUT') return [silent(about)];
+    return [fault(about, `does not answer: ${cause?.message ?? refusalIn({ name: '', message }) ?? message}`, advice)];
   }
 }
 

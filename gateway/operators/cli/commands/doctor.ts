@@ -1,9 +1,9 @@
-import type { DoctorAnswer, SeenFinding } from '../../api/answers.ts';
+import type { CheckResult, DoctorAnswer } from '../../api/answers.ts';
 import type { Command } from '../command.ts';
 import { EXIT, endWith, type Session } from '../session.ts';
 import { colour, harmless, type Style, timeText } from '../text.ts';
 
-const STYLES: Record<SeenFinding['status'], Style> = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' };
+const STYLES: Record<CheckResult['status'], Style> = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' };
 
 /** Longer than the gateway waits for its own checks. */
 const ANSWER_WITHIN_MS = 5_000;
@@ -22,7 +22,7 @@ export function add(program: Command, session: Session): void {
     });
 }
 
-function describe(findings: readonly SeenFinding[]): string {
+function describe(findings: readonly CheckResult[]): string {
   const width = Math.max(...findings.map(({ about }) => about.length));
   const lines = findings.flatMap(({ status, about, found, advice, since }) => {
     const from = status === 'unknown' && since !== undefined ? `, since ${timeText(since)}` : '';
