@@ -1,20 +1,13 @@
-import { enableCompileCache, getCompileCacheDir } from 'node:module';
+import { getCompileCacheDir } from 'node:module';
 import { dirname, join } from 'node:path';
 
 /**
- * Where compiled code is kept: beside the packages, because other users could write code for this process into the
- * system's temporary folder. If a process gets this folder as NODE_COMPILE_CACHE, it loads even its first file from
+ * Where each main.js keeps compiled code for the next start, because compiling takes half of a start: beside the
+ * packages, because other users could write code for this process into the system's temporary folder. If the folder is
+ * not writable, nothing is kept. If a process gets this folder as NODE_COMPILE_CACHE, it loads even its first file from
  * there, and no TypeScript compiler. This saves 20 MB.
  */
 export const COMPILED = join(import.meta.dirname, '../../node_modules/.cache/compiled');
-
-/**
- * Keeps compiled code for the next start, because compiling takes half of a start. If the folder is not writable,
- * nothing is kept. Only modules imported after this call are kept, so a main file imports its program with `import()`.
- */
-export function keepCompiled(): void {
-  enableCompileCache(COMPILED);
-}
 
 /** The folder that this process uses, which an operator may have chosen; undefined if nothing is kept. */
 export function compiledFolder(): string | undefined {

@@ -13,7 +13,7 @@ const wanted = require('../../../package.json').engines.node.replace('>=', '');
 
 if (isAtLeast(process.versions.node, wanted)) {
   if (import.meta.url.includes('/node_modules/')) stripTypesInPackages();
-  import('./main.ts');
+  import('./main.js');
 } else {
   const own = ownNode();
   if (own === undefined) {

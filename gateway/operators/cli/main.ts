@@ -1,4 +1,1 @@
-import { keepCompiled } from '../../../shared/process/compile-cache.ts';
-
-keepCompiled();
-await import('./program.ts');
+main.js
