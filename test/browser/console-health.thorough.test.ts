@@ -37,7 +37,9 @@ test('the Health page shows which core is down, since when and why, and the stat
 
   await stops.stop(0);
   await row(`:${port}`).getByText('Not in use', { exact: true }).waitFor(PATIENCE);
-  expect(await row(`:${port}`).innerText()).toMatch(/Not in use since \d\d:\d\d[\s\S]*ECONNREFUSED/);
+  await expect
+    .poll(() => row(`:${port}`).innerText(), PATIENCE)
+    .toMatch(/Not in use since \d\d:\d\d[\s\S]*ECONNREFUSED/);
   await row(stays).getByText('Up', { exact: true }).waitFor();
   expect((await shortcomings(page)).found).toEqual([]);
 

@@ -122,19 +122,18 @@ test('at most a tenth of the reads are sent twice, however many clients are slow
   expect(timesAsked() - before).toBeLessThanOrEqual(1.1 * sent + 64);
 });
 
-test('slow reads of one client leave connections for the writes of others', TIMED, async () => {
+test('slow writes of one client leave connections for the writes of others', async () => {
   const waiting: Socket[] = [];
   const { stack, post } = await stackBefore((socket, head) => {
     if (head.includes('slow')) waiting.push(socket);
     else socket.write(okTo(head));
   });
   const modest = await stack.issueKey(UNLIMITED);
-  const quick = () => Promise.all(Array.from({ length: 20 }, () => timed(post('', {}, { key: modest }))));
-  const alone = await quick();
   const slow = Array.from({ length: 200 }, () => post('?slow'));
   await expect.poll(() => waiting.length).toBe(32);
-  const others = await quick();
-  expect(typical(others)).toBeLessThan(typical(alone) + BOUND_MS);
+  // If they had to wait, they would time out, because nothing is answered before.
+  const others = await Promise.all(Array.from({ length: 20 }, () => post('', {}, { key: modest })));
+  expect(new Set(others.map(({ status }) => status))).toEqual(new Set([200]));
   const answering = setInterval(() => {
     for (const socket of waiting.splice(0)) socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]');
   }, 5);

@@ -42,7 +42,9 @@ test('requests with one key on 32 connections share script calls, and each call 
   const calls = await scriptCalls(redis);
   expect(calls).toBeGreaterThan(0);
   expect(calls).toBeLessThan(1_000);
-  expect(await callsOf(redis, 'hset')).toBe(calls);
+  // When a minute ends, a call also writes a mark of the usage.
+  const writes = await callsOf(redis, 'hset');
+  expect([writes >= calls, writes <= calls + 2]).toEqual([true, true]);
   process.stdout.write(
     `2000 requests on 32 connections: ${calls} script calls, ${(2_000 / calls).toFixed(1)} decisions a call\n`,
   );
