@@ -5,10 +5,9 @@ import { faultyCore, OK } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { hammer, readAndWrite } from '../support/load.ts';
 import { connectRaw } from '../support/raw-client.ts';
-import { thoroughly } from '../support/thorough.ts';
 import { startWorkers, type Workers } from '../support/workers.ts';
 
-const RESTARTS = thoroughly(8, 4);
+const RESTARTS = 4;
 const CONNECTIONS = 16;
 /** The pause between requests leaves connections idle. A faulty stop would cut them. */
 const PAUSE_MS = 60;

@@ -5,5 +5,5 @@ import { need } from './install.ts';
 export async function launchChromium(env?: Record<string, string>): Promise<Browser> {
   // Chromium's sandbox refuses to run as root.
   const args = process.getuid?.() === 0 ? ['--no-sandbox'] : [];
-  return await chromium.launch({ executablePath: need('chromium'), args, ...(env && { env }) });
+  return await chromium.launch({ executablePath: need('chromium-headless-shell'), args, ...(env && { env }) });
 }

@@ -6,7 +6,7 @@ import { ROOT } from './root.ts';
 
 const DEBIAN_PACKAGES = [
   ...BENCH_PACKAGES,
-  ...(['postgresql', 'chromium', 'haproxy', 'prometheus', 'prometheus-alertmanager', 'zsh'] as const),
+  ...(['postgresql', 'chromium-headless-shell', 'haproxy', 'prometheus', 'prometheus-alertmanager', 'zsh'] as const),
 ];
 
 /**
