@@ -18,7 +18,7 @@ import {
   viewOf,
 } from '../support/operators.ts';
 import { startProcess } from '../support/process.ts';
-import { bothStacks, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+import { ADMIN_TOKEN, bothStacks, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 const { url, redis, withRedis, fresh } = await operatorsRedis();
 const started = () => startStack(withRedis);
@@ -214,6 +214,11 @@ test('a backup that cannot be written is reported', async () => {
   const words = ['-c', '"$0" gateway/operators/cli/main.ts backup > /dev/full', process.execPath];
   const { code, err } = await startProcess('sh', words, operatorOf(stack)).ended;
   expect([code, err]).toEqual([1, 'The output cannot be written: ENOSPC: no space left on device, write\n']);
+});
+
+test('a backup that could not begin suggests no continuation', async () => {
+  const { code, out, err } = await ctlWith({ ADMIN_PORT: '1', ADMIN_TOKEN }, 'backup');
+  expect([code, out, err]).toEqual([1, '', expect.not.stringContaining('--resume')]);
 });
 
 test('keys move with their bucket levels from an embedded gateway to Redis and back', async () => {

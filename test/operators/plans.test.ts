@@ -128,6 +128,16 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
 });
 
 /** Only one process can open the embedded database, so only Redis can be edited by hand while a gateway runs. */
+test('a rollback reverts the last change even if the gateway has restored the missing table since', async () => {
+  const stack = await fresh();
+  await patch(stack, 'free', { minute: 90 });
+  await redis.del('gateway:plans');
+  await expect.poll(() => redis.hget('gateway:plans', 'free.minute')).toBe('90');
+  expect(await historyOf(stack)).toMatchObject([{ author: 'gateway' }, { action: 'set' }]);
+  const back = await stack.admin('POST', '/plans/rollback', {});
+  expect([back.status, back.json]).toEqual([200, DEFAULT_PLANS]);
+});
+
 test('a rollback is refused if there is a later change, or if the fields were overwritten', async () => {
   const stack = await fresh();
   await patch(stack, 'free', { minute: 90 });

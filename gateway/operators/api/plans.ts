@@ -185,7 +185,8 @@ const Rollback = z.strictObject({
 export const rollBack = operation(
   { body: Rollback, answer: Plans, isVersioned: true, errors: [404] },
   async ({ deps, given, about, headers }) => {
-    const [last, previous] = await deps.plans.history(2);
+    const recent = await deps.plans.history(MOST_RESTORATIONS + 2);
+    const [last, previous] = recent.filter((change) => !isRestoration(change));
     if (last === undefined) throw new HttpError('not_found', 'There is no change to roll back.');
     const isDone =
       last.action === 'rollback' && (given.id === undefined || (given.id === previous?.id && reverts(last, previous)));
@@ -206,6 +207,12 @@ export const rollBack = operation(
     return deps.planCache.table;
   },
 );
+
+const MOST_RESTORATIONS = 10;
+
+/** Whether the gateway wrote the last valid table again because it was missing. That changes no limit. */
+const isRestoration = ({ author, changes }: RecordedChange): boolean =>
+  author === 'gateway' && changes.every(({ from }) => from === undefined);
 
 /** Whether a rollback restored what a change had replaced. */
 const reverts = (rollback: RecordedChange, { changes }: RecordedChange): boolean =>

@@ -65,8 +65,12 @@ export class Session {
     return text;
   }
 
+  /** Whether the command has written to standard output. */
+  hasWritten = false;
+
   /** Writes a part of the output, which may be streamed, to standard output. */
   write(text: string): void {
+    this.hasWritten = true;
     process.stdout.write(text);
   }
 

@@ -36,7 +36,7 @@ Examples:
   ctl restore < whole.jsonl`)
     .action(async ({ resume }: { resume?: string }) => {
       const cutOff = (fault: Error): never => {
-        if (!(fault instanceof AdminError && fault.status === 409))
+        if (session.hasWritten && !(fault instanceof AdminError && fault.status === 409))
           session.printNote('The backup was cut off. To continue: ctl backup --resume <this file> > <another file>');
         throw fault;
       };
