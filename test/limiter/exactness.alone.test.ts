@@ -9,7 +9,7 @@ import { thoroughly } from '../support/thorough.ts';
 
 const GATEWAYS = 4;
 const CONNECTIONS = 50;
-const KEYS = 60;
+const KEYS = thoroughly(60, 20);
 const DURATION_MS = thoroughly(15_000, 5_000);
 const MINUTE_LIMIT = 20;
 
