@@ -23,7 +23,7 @@ const REQUEST = {
 
 /**
  * The output on the terminal for these lines.
- * @param since the time at which the terminal begins to show requests, in ms after that of the lines
+ * @param since when the terminal begins to show requests, in ms after the time of the lines
  */
 async function shown(lines: readonly unknown[], since = -1_000): Promise<string> {
   vi.useFakeTimers({ toFake: ['Date'], now: BEGAN.getTime() + since });
@@ -66,10 +66,10 @@ test('a status has the colour of its class, and a refusal shows its code', async
 
 test('other lines show their level, service and message', async () => {
   const { time } = REQUEST;
-  const away = { level: 50, time, service: 'gateway', reason: 'connect ECONNREFUSED', msg: 'redis is away' };
+  const away = { level: 50, time, service: 'gateway', reason: 'connect ECONNREFUSED', msg: 'redis is unavailable' };
   const changed = { level: 30, time, service: 'gateway', changes: ['free.minute: 60 -> 61'], msg: 'plans changed' };
   expect(await shown([away, changed])).toBe(
-    '22:34:06 error gateway redis is away: connect ECONNREFUSED\n' +
+    '22:34:06 error gateway redis is unavailable: connect ECONNREFUSED\n' +
       '22:34:06 info gateway plans changed changes=["free.minute: 60 -> 61"]\n',
   );
 });

@@ -139,5 +139,5 @@ test('a gateway starts without its cluster and shares decisions once the cluster
   await expect
     .poll(async () => (await ask(stack, await stack.issueKey())).status, { timeout: 10_000, interval: 100 })
     .toBe(200);
-  expect(stack.log.filter(({ msg }) => msg === 'redis is away')).toHaveLength(1);
+  expect(stack.log.filter(({ msg }) => msg === 'redis is unavailable')).toHaveLength(1);
 });

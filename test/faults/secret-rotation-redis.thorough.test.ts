@@ -132,10 +132,10 @@ test('the sentinel password is rotated without a failed request', async () => {
 
 test('a gateway that is cut off by a changed sentinel password reconnects once its password file contains the new one', async () => {
   const { stack, onAll, file, redis } = await startWithSentinels();
-  const [away, back] = [timesLogged(stack, 'redis is away'), timesLogged(stack, 'redis is back')];
+  const [away, back] = [timesLogged(stack, 'redis is unavailable'), timesLogged(stack, 'redis is back')];
   await onAll(`ACL SETUSER gateway resetpass >${NEW}`);
   await redis.call('CLIENT', 'KILL', 'USER', 'gateway');
-  await expect.poll(() => timesLogged(stack, 'redis is away'), WITHIN).toBe(away + 1);
+  await expect.poll(() => timesLogged(stack, 'redis is unavailable'), WITHIN).toBe(away + 1);
   await writeFile(file, NEW);
   await expect.poll(() => timesLogged(stack, 'redis is back'), WITHIN).toBe(back + 1);
 });

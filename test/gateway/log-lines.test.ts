@@ -91,7 +91,7 @@ test('a 503 on any listener is logged once, with its request id, status, code an
     reason: expect.stringMatching(/\w/),
     durationMs: expect.any(Number),
   };
-  expect(stack.log.filter(({ msg }) => msg === 'redis is away')).toHaveLength(1);
+  expect(stack.log.filter(({ msg }) => msg === 'redis is unavailable')).toHaveLength(1);
   const linesOf = (log: typeof stack.log, id: unknown) => log.filter(({ requestId }) => requestId === id);
   expect(linesOf(stack.log, 'of-a-client')).toMatchObject([{ ...failed, msg: 'request', level: 40 }]);
   const operators = linesOf(stack.log, listed.headers['x-request-id']);

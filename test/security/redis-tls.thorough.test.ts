@@ -81,7 +81,7 @@ test.for([
   async ([, to, settings, reason]) => {
     const stack = await startStack({ REDIS_URL: `rediss://${to}:${port}`, LOG_LEVEL: 'trace', ...settings });
     expect(await askWithNewKey(stack)).toBe(503);
-    expect(stack.log.find(({ msg }) => msg === 'redis is away')?.reason).toMatch(reason);
+    expect(stack.log.find(({ msg }) => msg === 'redis is unavailable')?.reason).toMatch(reason);
     expect(JSON.stringify(stack.log)).not.toContain('canary');
   },
 );

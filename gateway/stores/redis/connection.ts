@@ -122,7 +122,7 @@ function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknow
   const noteAway = (reason: string) => {
     if (away) return;
     away = true;
-    logger.error({ reason }, 'redis is away');
+    logger.error({ reason }, 'redis is unavailable');
     onAway();
   };
   redis.on('error', (error: Error & { lastNodeError?: Error }) => noteAway((error.lastNodeError ?? error).message));
@@ -223,7 +223,7 @@ function logNodeOutages(cluster: Cluster, logger: Logger): void {
   cluster.on('+node', (redis: Redis) => {
     const node = `${redis.options.host}:${redis.options.port}`;
     redis.on('error', ({ message }: Error) => {
-      if (!away.has(node)) logger.error({ node, reason: message }, 'redis node is away');
+      if (!away.has(node)) logger.error({ node, reason: message }, 'redis node is unavailable');
       away.add(node);
     });
     redis.on('ready', () => {
