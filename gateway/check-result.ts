@@ -32,7 +32,7 @@ export const unknown = withAdvice('unknown');
 
 /** A part that did not answer in time. */
 export const silent = (about: string, found = 'does not answer'): CheckResult =>
-  unknown(about, found, 'Check whether it or its machine hangs.');
+  unknown(about, found, 'Check whether it or its machine is hung.');
 
 /** A core that did not answer in time. */
 export const silentCore = (about: string): CheckResult =>

@@ -126,7 +126,10 @@ test('ctl tokens creates, lists and revokes tokens, and the name of a token is t
 test('ctl doctor reports a hanging gateway within seconds', async () => {
   const adminUrl = await bareCore(() => {});
   const { code, err } = await ctl({ adminUrl }, 'doctor');
-  expect([code, err]).toEqual([1, `The gateway at ${adminUrl} did not respond within 5 s: it or its machine hangs.\n`]);
+  expect([code, err]).toEqual([
+    1,
+    `The gateway at ${adminUrl} did not respond within 5 s: it or its machine is hung.\n`,
+  ]);
 });
 
 test.for<[words: string, shown: Record<string, unknown>]>([

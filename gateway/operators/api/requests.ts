@@ -104,7 +104,7 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
   const query: RequestQuery = { limit: 1 };
   const { missing = [], answers = [], areUnasked } = (await peers?.ask(query, PEER_KNOWN_WITHIN_MS)) ?? {};
   const ofGateway =
-    'It or its machine hangs, or it was killed. If it was killed, this finding disappears after five minutes.';
+    'It or its machine is hung, or it was killed. If it was killed, this finding disappears after five minutes.';
   const ofWorker = 'It will be replaced unless it answers again.';
   const silent = (name: string, advice: string) => unknown(`gateway ${name}`, 'does not answer', advice);
   if (areUnasked)

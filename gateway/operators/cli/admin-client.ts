@@ -93,7 +93,7 @@ export async function exchange(
   }).catch((cause: unknown) => {
     const isTimeout = (cause as { code?: string }).code === 'UND_ERR_HEADERS_TIMEOUT';
     const message = isTimeout
-      ? `The gateway at ${admin.url} did not respond within ${withinMs / 1_000} s: it or its machine hangs.`
+      ? `The gateway at ${admin.url} did not respond within ${withinMs / 1_000} s: it or its machine is hung.`
       : `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT set its address.`;
     throw new AdminError('no_gateway', message, { cause });
   });
