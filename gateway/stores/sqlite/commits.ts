@@ -17,8 +17,8 @@ const LOG_PAGES = 200;
 const MOST_IN_NEED = 25;
 
 /**
- * Room within the database's own files, which nothing else on the disk can use. It consists of free pages of this many
- * bytes, and a log file of four times this length. If too few pages are free, more are made.
+ * Free space within the database's own files, which nothing else on the disk can use. It consists of free pages of this
+ * many bytes, and a log file of four times this length. If too few pages are free, more are made.
  */
 const ROOM_BYTES = 458_752;
 const LEAST_FREE_PAGES = 64;
@@ -82,7 +82,7 @@ export class Commits {
     this.#freePages = database.prepare('PRAGMA freelist_count');
   }
 
-  /** Makes room within the files, if the disk has any. */
+  /** Makes free space within the files, if the disk has any. */
   begin(rooms = LOG_ROOMS): void {
     const { room } = this.#options;
     const why = room && this.#makeRoom(room, rooms);
@@ -120,7 +120,10 @@ export class Commits {
     return promise;
   }
 
-  /** Notes a fault, and probes for room at intervals until the fault is over. On a full disk, only urgent steps run. */
+  /**
+   * Notes a fault, and probes for free space at intervals until the fault is over. On a full disk, only urgent steps
+   * run.
+   */
   failed(why: string): void {
     const { room, probeMs } = this.#options;
     if (room === undefined) return;
@@ -177,14 +180,14 @@ export class Commits {
   }
 
   /**
-   * Moves the log into the database, so that the next urgent step overwrites the log and needs no room. Releases the
-   * reserved space only if moving the log needs it, and then reserves what is left before other programs use it.
+   * Moves the log into the database, so that the next urgent step overwrites the log and needs no disk space. Releases
+   * the reserved space only if moving the log needs it, and then reserves what is left before other programs use it.
    */
   #saveRoom(room: Room): void {
     try {
       const growth = growthOf(this.#database);
       if (growth > 0) room.giveBack();
-      // Moving half of the log would take all the room and still leave the log in use.
+      // Moving half of the log would take all the space and still leave the log in use.
       if (growth <= room.available()) this.#database.exec('PRAGMA wal_checkpoint(PASSIVE)');
     } catch {}
     room.hold();
@@ -196,7 +199,7 @@ export class Commits {
     else if (this.#freePageCount() < LEAST_FREE_PAGES) this.begin(1);
   }
 
-  /** @returns why no room could be made */
+  /** @returns why no space could be freed */
   #makeRoom(room: Room, rooms: number): string | undefined {
     // The pages would first fill the log and then the database, which could need the reserved space.
     if (room.available() < (rooms + 1) * ROOM_BYTES) return FULL;
@@ -212,7 +215,7 @@ export class Commits {
     }
   }
 
-  /** Only urgent steps may use up the room within the files. */
+  /** Only urgent steps may use up the free space within the files. */
   #checkRoom(): void {
     const { room } = this.#options;
     if (this.#fault === FULL || room === undefined || this.#freePageCount() >= LEAST_FREE_PAGES) return;
@@ -223,7 +226,7 @@ export class Commits {
     return Number(this.#freePages.get()?.freelist_count);
   }
 
-  /** On a full disk, revocations take the room of old audit entries rather than let the file grow. */
+  /** On a full disk, revocations reuse the space of old audit entries, so that the file does not grow. */
   #forgetEntries(): void {
     if (this.#freePageCount() < LEAST_FREE_PAGES) this.#options.forgetEntries();
   }
@@ -294,7 +297,7 @@ export class Commits {
     this.#database.exec(`PRAGMA wal_autocheckpoint = ${pages}`);
   }
 
-  /** Saves the states for which there was no room. */
+  /** Saves the states that did not fit on the full disk. */
   #recovered(): void {
     if (this.#fault === undefined) return;
     this.#fault = undefined;

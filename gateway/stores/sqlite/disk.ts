@@ -23,8 +23,8 @@ const CHUNK_BYTES = 65_536;
 const HEADER_BYTES = 32;
 
 /**
- * Room for the changes that a full disk must allow: random bytes, which no file system compresses or leaves out. A stop
- * on a full disk also keeps the room of SQLite's log, for the next start.
+ * Disk space reserved for the changes that must work on a full disk: random bytes, which no file system compresses or
+ * leaves out. A stop on a full disk also keeps the space of SQLite's log, for the next start.
  */
 export class Room {
   readonly #path: string;
@@ -40,15 +40,15 @@ export class Room {
   }
 
   /**
-   * Reserves the room, or as much of it as is free.
-   * @returns the fault, if the disk is full or cannot be written; undefined if there is room to spare
+   * Reserves the space, or as much of it as is free.
+   * @returns the fault, if the disk is full or cannot be written; undefined if there is space to spare
    */
   hold(): string | undefined {
     try {
       const file = openSync(this.#path, 'a', 0o600);
       try {
         append(file, RESERVED_BYTES + SPARE_BYTES - fstatSync(file).size);
-        // Some file systems report only here that there is no room.
+        // Some file systems do not report a full disk until here.
         fsyncSync(file);
       } finally {
         if (fstatSync(file).size > RESERVED_BYTES) ftruncateSync(file, RESERVED_BYTES);
@@ -66,8 +66,8 @@ export class Room {
   }
 
   /**
-   * If there is no log, renames the kept log or, without one, the reserved file to the name of the log. SQLite then
-   * overwrites that file.
+   * If there is no log, the kept log takes its name, or the reserved file if no log was kept. SQLite then overwrites
+   * that file.
    */
   becomeLog(): void {
     try {

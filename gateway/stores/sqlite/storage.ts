@@ -174,8 +174,8 @@ export class SqliteStorage implements Storage, KeySource {
     const { database, unlock } = this.#opened;
     if (!database.isOpen) return;
     const unsaved = [...this.#unsaved];
-    // Urgent: if a full disk kept them from being saved, the next start would refill buckets. A few at a time need
-    // little room.
+    // Urgent: if a full disk kept them from being saved, the next start would refill buckets. Saving a few at a time
+    // needs little disk space.
     for (let at = 0; at < unsaved.length; at += SAVED_AT_ONCE)
       void this.save(unsaved.slice(at, at + SAVED_AT_ONCE), true);
     this.#commits.close();
