@@ -123,7 +123,7 @@ for (let sent = 0; sent < 3; sent++) await send(`${stack.gateway}/v1/pets`, { ke
 await stack.admin('PUT', `/keys/${idOf(long)}/ban`, { seconds: 600, reason: 'y'.repeat(100) });
 await stack.admin('PATCH', '/plans/pro', { day: 10_002, author: 'z'.repeat(100), reason: 'why' });
 
-test('every page is readable in each look, every field has a label, and nothing is cut off', async () => {
+test('every page is readable in each theme, every field has a label, and nothing is cut off', async () => {
   const { page } = await openConsole(stack);
   expect(await expectReadable(page)).toBeGreaterThan(150);
   const [keys, ofKey] = ['keys', `key?id=${idOf(long)}`];
@@ -133,7 +133,7 @@ test('every page is readable in each look, every field has a label, and nothing 
   }
 });
 
-test('expanded rows, filtered lists and forms are readable in each look, and nothing is cut off', async () => {
+test('expanded rows, filtered lists and forms are readable in each theme, and nothing is cut off', async () => {
   const { page } = await openConsole(stack, `/console/requests?keyId=${idOf(long)}`);
   await openRow(page, 'Requests', 'Refused');
   await expectReadable(page);

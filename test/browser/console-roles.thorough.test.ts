@@ -117,7 +117,7 @@ async function openUntilRevoked(path: string): Promise<{ page: Page; revoke(): P
   return { page, revoke };
 }
 
-test("a new key stays on the screen until it is copied, even if the operator's own token is revoked meanwhile", async () => {
+test("a new key stays on the screen until it is copied, even if the operator's own token is revoked first", async () => {
   const { page, revoke } = await openUntilRevoked('/console/keys');
   await page.getByRole('button', { name: 'Issue a key' }).click();
   await question(page).getByLabel('Name').fill('of dora');
@@ -137,7 +137,7 @@ test.for([
   ['/console/plans', 'Change Pro', 'Requests per day', '4321', 'Review'],
   ['/console/plans', 'Roll back', 'Why?', 'a typed reason', 'Roll back'],
 ] as const)(
-  'on %s, the form %s with its text returns after a new login if the token is revoked meanwhile',
+  'on %s, the form %s with its text returns after a new login if the token is revoked in the meantime',
   async ([path, button, label, text, action]) => {
     const { page, revoke } = await openUntilRevoked(path);
     await page.getByRole('button', { name: button }).click();
@@ -184,7 +184,7 @@ test('a form that was sent with a revoked token can be sent again after a new lo
   await page.getByRole('heading', { name: 'sent twice' }).waitFor();
 });
 
-test('the review of a plan tries the new limits again after a new login', async () => {
+test('after a new login, the review of a plan repeats its trial of the new limits', async () => {
   const opened = await openUntilRevoked('/console/plans');
   const { page } = opened;
   await page.getByRole('button', { name: 'Change Business' }).click();

@@ -87,7 +87,7 @@ test('trying a plan limit on the last hour and then setting it takes 4 clicks', 
   expect(clicks()).toBe(4);
 });
 
-test('finding out who lowered a plan takes 1 click', async () => {
+test("finding out who lowered a plan's limit takes 1 click", async () => {
   await stack.admin('PATCH', '/plans/free', { minute: 30, author: 'carl', reason: 'to save the core' });
   const { page, click, clicks } = await startWalk();
   await click('link', 'Plans');

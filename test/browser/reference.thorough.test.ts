@@ -279,7 +279,7 @@ test('request and response are side by side on a wide page and stacked on a phon
   expect(answer.y).toBeGreaterThanOrEqual(request.y + request.height);
 });
 
-test('the page fits, is readable and passes axe-core in each look', async () => {
+test('the page fits, is readable and passes axe-core in each theme', async () => {
   const { page } = await openReference();
   const key = await stack.issueKey({ name: 'x'.repeat(100), minute: 1 });
   await pasteKey(page, key);

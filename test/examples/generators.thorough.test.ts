@@ -52,7 +52,7 @@ test.skipIf(thoroughly(0, 1) === 1)('newman runs every request of an imported Po
   const body = { ...request.body, raw: '{"name":"Rex","categoryId":1}' };
   const name = 'Add a pet without a status';
   const without = { ...add, id: 'without', name, request: { ...request, header, body } };
-  // Adds a pet first, because the other examples get it.
+  // Adds a pet first, because the other examples read it.
   const inOrder = [add, without, ...requests.filter((one) => one !== add)].filter((one) => one !== undefined);
   const key = await usedUpKey(stack, MINUTE);
   const ran = await runInNewman(inOrder, stack.gateway, key);

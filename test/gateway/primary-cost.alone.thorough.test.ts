@@ -32,7 +32,7 @@ test("operators' lists, even ten at once, use no CPU time of the worker", TIMED,
     for (const { json } of lists) expect((json as { total: number }).total).toBe(LISTED + 1);
   });
   // The worker's timers for probes, plans and reports run several times a second. Beside a busy primary, they find cold
-  // caches. A worker that made a part of the lists would use ten times as much.
+  // caches. A worker that built part of the lists would use ten times as much.
   expect(took).toBeLessThan(20 + 40 * seconds);
   expect(ofAll() - allBefore).toBeGreaterThan(200);
 });

@@ -50,7 +50,7 @@ async function startAlertmanager(chatUrl: string): Promise<string> {
   return url;
 }
 
-/** The part of a chat message that the shipped configuration fills. */
+/** The part of a chat message that the shipped configuration fills in. */
 interface Message {
   readonly channel: string;
   readonly attachments: readonly { readonly title: string; readonly title_link: string; readonly text: string }[];

@@ -132,7 +132,7 @@ test('while Redis hangs, --key finds requests with a key by its id, with the cau
   const askedAt = performance.now();
   expect(await ctl(stack, 'requests', '--key', 'acme')).toEqual({
     ...{ code: 1, out: '' },
-    err: expect.stringMatching(/^Redis does not answer\. Names cannot be looked up meanwhile: use the id of the key\./),
+    err: expect.stringMatching(/^Redis does not answer\. Names cannot be looked up now: use the id of the key\./),
   });
   expect(performance.now() - askedAt).toBeLessThan(8_000);
   await send(`${stack.gateway}/v1/limits?refusals=true`, { key, headers: { 'X-Request-Id': 'of-limits' } });

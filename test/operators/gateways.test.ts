@@ -46,7 +46,8 @@ test('even a lone /readyz reports another gateway that hangs', async () => {
     const [since = ''] = /(?<=since )\S+Z/.exec((await detail()) ?? '') ?? [];
     expect(Math.abs(Date.parse(since) - stoppedAt)).toBeLessThan(2_500);
     await sleep(1_000);
-    // What is known to be silent does not delay readiness checks, which may have a timeout of their own.
+    // A gateway that is known to be silent does not delay readiness checks, because their callers may have short
+    // timeouts.
     const askedAt = performance.now();
     expect(await detail()).toContain('does not answer');
     expect(performance.now() - askedAt).toBeLessThan(600);

@@ -2,7 +2,7 @@ import { type Allowance, judge, type Observed } from '../support/allowance-check
 import { type Failure, unexplained } from '../support/failures.ts';
 import type { LogLine } from '../support/log.ts';
 
-/** A temporary fault, with its start and end in terms of performance.now(). */
+/** A temporary fault, with its start and end by performance.now(). */
 export interface Disturbance {
   readonly kind: 'redis' | 'core' | 'restart' | 'database' | 'none';
   readonly name: string;

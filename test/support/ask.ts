@@ -15,7 +15,7 @@ export interface Outcome {
   readonly ms: number;
 }
 
-/** Starts a gateway in front of cores that misbehave as each request says. */
+/** Starts a gateway in front of cores that misbehave in the way that each request asks for. */
 export async function misbehavingStack(env: Record<string, string>, count = 1) {
   const asked: Asked = new Map();
   const cores = await Promise.all(Array.from({ length: count }, (_, number) => misbehavingCore(asked, number)));

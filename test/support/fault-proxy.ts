@@ -13,7 +13,7 @@ export type Fault =
   /** Every connection is reset. New ones are reset as soon as they are open. */
   | { readonly kind: 'reset' }
   /**
-   * Nothing gets through in either direction, and neither side is notified. Data sent meanwhile arrives when the fault
+   * Nothing gets through in either direction, and neither side is notified. Data sent during the fault arrives when it
    * ends, as with TCP.
    */
   | { readonly kind: 'black-hole' }

@@ -39,7 +39,7 @@ interface Target {
  * Sends requests at a fixed rate, whether or not earlier ones have been answered, and measures latency from the time at
  * which a request was due. A stall therefore adds to the latency of all requests due during it, as it does for real
  * users (no coordinated omission). It acts once per GRAIN_MS: requests that fall due in between are sent together, and
- * responses are noticed up to that much late. This is the same for all measured programs. Each of its plain sockets
+ * responses may be noticed that much later. This is the same for all measured programs. Each of its plain sockets
  * carries one request at a time, because a client library would use more CPU than the measured program.
  */
 export class OpenLoop {
