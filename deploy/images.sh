@@ -15,7 +15,7 @@ fail() {
 }
 
 if [ "${1:-}" = pin ]; then
-  # The digest of this pull, because an image may also have digests from other registries.
+  # Takes the digest from this pull, because an image may also have digests from other registries.
   docker pull "$base" | sed -n 's/^Digest: /@/p' > "$digest_file.new"
   grep -Eqx '@sha256:[0-9a-f]{64}' "$digest_file.new" || {
     rm "$digest_file.new"

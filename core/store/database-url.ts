@@ -30,7 +30,7 @@ export class DatabaseUrl {
     this.#lastAccepted = url;
   }
 
-  /** Notes a refused URL. If it is the last accepted one, the current one is tried next. */
+  /** Notes a refused URL. Only the current URL counts: if the fallback was refused, the current URL is tried next. */
   refused(url: string): void {
     this.#lastRefused = url === this.#read() ? { url, at: performance.now() } : undefined;
   }

@@ -32,8 +32,8 @@ export interface Level {
 export const full = (limit: number): Level => ({ tokens: limit, fraction: 0 });
 
 /**
- * The level after `elapsed` ticks. If the limit was lowered, the level is clamped to it. A level below zero is a debt,
- * of at most the limit: a lowered limit lowers it too.
+ * The level after `elapsed` ticks. If the limit was lowered, the level is clamped to it. A level below zero is a debt
+ * of at most the limit, so a lowered limit also reduces the debt.
  */
 export function refill(from: Level, limit: number, window: number, elapsed: number): Level {
   if (elapsed >= (from.tokens < 0 ? 2 * window : window)) return full(limit);

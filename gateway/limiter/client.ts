@@ -68,7 +68,7 @@ export interface Debt {
   /** How many of the admitted requests, counted from the first, take no token because the key has been reset since. */
   spared: number;
   /**
-   * How many tokens to take from the store's minute bucket if it has overflowed meanwhile: at most as many as are
+   * How many tokens to take from the store's minute bucket if it has overflowed in the meantime: at most as many as are
    * missing from the local bucket.
    */
   due: number;

@@ -351,12 +351,12 @@ interface LocalFacts {
   readonly now: number;
 }
 
-/** How much later than others a reply may arrive. */
+/** A reply can arrive at most this long after the replies to later calls. */
 const LATE = 5 * SECOND;
 
 /**
- * Whether the store made a decision after another one. Replies may arrive in a different order, for example that to a
- * charge after those to later requests, whose levels already include the charge. The store's clock then shows their
+ * Whether the store made this decision after the other one. Replies can arrive out of order: the reply to a charge may
+ * follow replies to later requests, whose levels already include the charge. The store's clock then shows the real
  * order, unless it was set back.
  */
 function isNewer({ decision, at }: StoreReply, than: StoreReply | undefined): boolean {
@@ -382,7 +382,10 @@ const stateAfter = ({ now, buckets: [minute, day], bannedUntil, isBannedByOperat
   banReason: isBannedByOperator ? { text: '', until: bannedUntil } : undefined,
 });
 
-/** The key with only the presented secret. If the plan has no limit, the last one reported by the store applies. */
+/**
+ * The record of a key, with only the presented secret. If the plan has no limit, the last limit that the store reported
+ * applies.
+ */
 const recordOf = ({ plan, buckets, own }: Decision, limits: Plan, digest: string, bounds = UNBOUND): KeyRecord => ({
   plan,
   name: '',

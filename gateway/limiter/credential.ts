@@ -198,7 +198,7 @@ export interface Rejection {
 
 /**
  * @returns undefined if the secret is accepted
- * @param use undefined for a use that was checked before
+ * @param use undefined if the use was already checked
  */
 export function rejectionOf(
   key: Validity,

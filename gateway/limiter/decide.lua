@@ -17,8 +17,8 @@
 --                   No refusal bans the key before that time.
 --                   `as_of` is the time in microseconds of the levels from which the first token was taken. If the key
 --                   was reset after that time, no token is taken.
---                   `spared` is the number of requests admitted before a reset of which their gateway knew. They take
---                   no token.
+--                   `spared` is the number of requests admitted before a reset that their gateway knew about. They
+--                   take no token.
 --                   `due` is taken from the minute bucket instead of `admitted` if that bucket has overflowed
 --                   (client.ts).
 --
@@ -199,7 +199,8 @@ local function ticks_until_token(limit, window, tokens, fraction)
   return floor(high / limit) * HALF + floor(rest / limit) + ceil((rest % limit - fraction) / limit)
 end
 
--- The time at which a refused request may be retried: one token's time after the last request in line.
+-- The time at which a refused request may be retried: the time that one token takes to refill, after the last request
+-- in line.
 local function next_place(line_until, now, minute_limit, minute_tokens, minute_fraction, day_limit, day_tokens, day_fraction)
   local minute_wait = ticks_until_token(minute_limit, MINUTE, minute_tokens, minute_fraction)
   local day_wait = ticks_until_token(day_limit, DAY, day_tokens, day_fraction)

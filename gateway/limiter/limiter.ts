@@ -69,7 +69,7 @@ export function later<Status extends LimitStatus>(status: Status, elapsed: numbe
   return { ...status, now: status.now + elapsed, buckets };
 }
 
-/** Why there is no decision before the first plan table has been read. */
+/** Why nothing can be decided until the first plan table has been read. */
 export const NOT_READ = 'The plans have not been read yet.';
 
 /** The error message for a client whose request could not be decided. */

@@ -125,7 +125,7 @@ const SETTLED_AFTER_MS = 1_000;
 /** No key has this secret: a decision with it runs the script but writes nothing. */
 const NO_SECRET = '-';
 
-/** The contact with one node. Logs the start and the end of each outage once. */
+/** Tracks whether one node is available. Logs the start and the end of each outage once. */
 class Contact {
   isAway = false;
   /** The fault that began the current outage. */

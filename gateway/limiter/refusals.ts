@@ -5,9 +5,9 @@ import { PLAN_FIELDS } from './plans.ts';
  * The refusal rules: a line and strikes. Each refused request gets a place in line, and a key that keeps sending
  * more than nine times its limit, without a pause, is banned.
  *
- * A refused request takes the next place: one token's time after the last place given. A request that finds a token
- * takes it, however long the line is. A refused request also adds a strike. Strikes are forgotten at eight times the
- * rate of the minute limit; a key holds `ban_after` of them. A refusal without room for its strike,
+ * A refused request takes the next place: the last place given plus the time that one token takes to refill. A request
+ * that finds a token takes it, however long the line is. A refused request also adds a strike. Strikes are forgotten at
+ * eight times the rate of the minute limit; a key holds `ban_after` of them. A refusal without room for its strike,
  * `ban_grace_seconds` or more after the first such refusal, bans the key.
  *
  * These are the rules of decide.lua; a property test checks that both agree. Times are Unix time in microseconds, and
@@ -111,8 +111,8 @@ export function refusalsAt(
   const strikes = now + inTimes(time, strikeTime(minuteThen), stored.strikesUntil - shift - now);
   if (strikes <= now) return lineUntil + excused === 0 ? NO_REFUSALS : { lineUntil, strikesUntil: 0, fullAt: excused };
   const most = patience.ban_after * time;
-  // If there are more strikes than a key holds, or the limit was changed, this leaves room for one more strike.
-  // Neither alone may ban the key.
+  // If there are more strikes than a key holds, or the limit was changed, this leaves room for one more strike, so that
+  // neither can ban the key by itself.
   if (strikes - now > (minuteThen === patience.minute ? most : most - time))
     return { lineUntil, strikesUntil: most > time ? now + most - time : 0, fullAt: excused };
   return { lineUntil, strikesUntil: strikes, fullAt };

@@ -82,7 +82,7 @@ export class Authorizer {
     if (refused !== undefined) return refused;
     const turn = await this.#newcomers.enter(network);
     try {
-      // Another request may have verified the key meanwhile.
+      // Another request may have verified the key in the meantime.
       const client = this.#clients.verified(credential);
       if (client !== undefined) {
         const askedAt = monotonicClock();
@@ -111,7 +111,7 @@ export class Authorizer {
       return verdict;
     }
     exchange.client = this.#clients.verified(credential);
-    // If the key was changed meanwhile, the slot stays with the address.
+    // If the key was changed in the meantime, the slot stays with the address.
     if (exchange.client !== undefined) slot.moveTo(exchange.client);
     return verdict;
   }

@@ -114,7 +114,7 @@ export class Slot {
     this.release();
   }
 
-  /** Takes the capacity again. @returns false if it is used up: many bodies can arrive at once */
+  /** Takes the capacity back. @returns false if there is none left: many bodies can arrive at once */
   resume(): boolean {
     return this.#paused === undefined || this.take(this.#paused);
   }
@@ -144,7 +144,7 @@ const SERVED_FOR_ONE = 4;
  * milliseconds.
  */
 const WHEN_IDLE = 32;
-/** How long refusals are slowed after another client's last served request. */
+/** Refusals are slowed for this long after another client's last served request. */
 const MAKES_ROOM_MS = 1_000;
 const MAX_WAITING = 10_000;
 /** Delayed refusals on a connection before it is closed. */
@@ -154,7 +154,7 @@ const MOST_ON_CONNECTION = 100;
 const BYTES_PER_REFUSAL = 2_048;
 const MAX_COST = 500;
 
-/** The cost of refusing a body that is longer than this limit, in refusals without a body. */
+/** The cost of refusing a body that exceeds this limit. The unit is a refusal without a body. */
 export const costOfBody = (limitBytes: number): number => Math.min(1 + limitBytes / BYTES_PER_REFUSAL, MAX_COST);
 
 interface Waiting {
@@ -166,7 +166,7 @@ interface Waiting {
  * Delays refusals when there are too many. A refusal costs about as much as a served request, so clients that keep
  * sending after refusals are slowed down. A client's first refusals in a minute are sent without delay. The rest share
  * a token bucket, which refills over time and with each served request. While it is empty, they wait in a queue that
- * takes clients in turn; a waiting client sends nothing meanwhile. While no other client is served, each turn of the
+ * takes clients in turn; a client sends nothing while it waits. While no other client is served, each turn of the
  * event loop sends up to WHEN_IDLE of them.
  */
 export class RefusalPacing {
@@ -204,7 +204,7 @@ export class RefusalPacing {
    * Returns undefined if a refusal may be sent at once, otherwise a promise that resolves when it may. Cuts the
    * connection if too many refusals are waiting.
    * @param client the name of a verified key, or an address
-   * @param cost in refusals without a body
+   * @param cost the unit is a refusal without a body
    */
   delay(client: string, response: ServerResponse, cost = 1): Promise<void> | undefined {
     if (this.#prompt.consume(client).outcome === 'admitted') return undefined;

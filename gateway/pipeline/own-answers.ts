@@ -235,7 +235,10 @@ export class Cors {
   }
 }
 
-/** The cost of a file in reads. @param headers the request's headers. A file that the client already has costs one. */
+/**
+ * The number of reads that a file costs.
+ * @param headers the request's headers. A file that the client already has costs one
+ */
 const costOf = (file: ReferenceFile, headers: IncomingHttpHeaders): number =>
   isCurrent(headers['if-none-match'], file.etag) ? 1 : file.cost;
 

@@ -108,7 +108,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       pacing.noteAdmitted(payerOf(exchange), exchange.decidedAt);
 
       // 6. Refuse an unknown operation, and read the body. The slot is released while the client sends the body.
-      // Meanwhile, others may take the capacity, and the key may change.
+      // In the meantime, others may take the capacity, and the key may change.
       exchange.route = (match ?? router.find(request.method, request.path)).route;
       refuseKeyInTarget(request.target);
       let body: Buffer | undefined;

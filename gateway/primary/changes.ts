@@ -37,8 +37,7 @@ export function actOn(changed: Changed, clients: Clients, planCache: PlanCache |
  */
 export function confirmed(storage: Storage, announce: Announce, begin: () => Promise<void>): Storage {
   /**
-   * Records that may have been changed. Reading one of them back acknowledges its change, so the change is announced
-   * first.
+   * The records that may have been changed. Reading one back acknowledges its change, so the change is announced first.
    */
   const doubtful = new Set<RecordName>();
 

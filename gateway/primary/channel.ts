@@ -160,7 +160,7 @@ export interface AskedOfPrimary {
    * read.
    */
   readonly load: readonly [id: string, { readonly fields: Fields | undefined } | undefined];
-  /** Stores states. The answer is whether they are stored. */
+  /** Stores states. Answers whether they are stored. */
   readonly save: readonly [{ readonly states: readonly SavedState[]; readonly mustBeDurable: boolean }, boolean];
   /** A call to the storage, which only the primary has open. */
   readonly call: readonly [{ readonly method: keyof Storage; readonly args: readonly unknown[] }, CallAnswer];

@@ -15,7 +15,7 @@ import {
 const GATHERED_WITHIN_MS = 500;
 /** An answer reaches the worker within this time. Otherwise the worker has decided by itself. */
 const TRAVEL_MS = 100;
-/** After this time the workers' data on a key is collected again, because Redis may have answered meanwhile. */
+/** After this time the workers' data on a key is collected again, because Redis may have answered by then. */
 const FRESH_MS = 100;
 
 /** How long a worker that is being replaced has to report its keys. Nobody waits for that, and it is asked only once. */

@@ -25,8 +25,8 @@ const REPLACED_WITHIN_MS = 250;
 
 /**
  * The gateway: this process serves operators and supervises the workers, which serve clients. The workers start before
- * this process loads what operators need, and the gateway can be stopped meanwhile. Without Redis, this process opens
- * the storage.
+ * this process loads what operators need, and the gateway can be stopped while that loads. Without Redis, this process
+ * opens the storage.
  * @param readAgain reads the settings, and throws if they are invalid
  * @returns `addresses`, which rejects with the errors of workers that cannot start and of the operators' listener
  * @throws if DATA_DIR or a port cannot be used

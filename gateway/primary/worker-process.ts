@@ -25,7 +25,7 @@ export interface WorkerEnd {
 
 /** A worker that sends nothing for this long counts as hanging. */
 const HANGS_AFTER_S = 10;
-/** The limit for a worker that is still loading its code and sends nothing meanwhile. */
+/** The limit for a worker that is still loading its code and therefore sends nothing. */
 const LOADS_WITHIN_S = 60;
 /** How long a change waits for a worker to confirm it. A starting worker has much to load and needs longer. */
 const CONFIRMS_WITHIN_MS = 1_000;
@@ -75,7 +75,7 @@ export class WorkerProcess {
   /** Whether the worker was killed. A late message from a killed worker must not undo a newer change. */
   #isKilled = false;
 
-  /** @param files the contents of the files that settings name, if one of those files is now invalid */
+  /** @param files the last valid contents of the files named by settings, if one of them is now invalid */
   constructor(
     number: number,
     port: number,
@@ -320,7 +320,7 @@ const text = (pid: number | 'self', file: string): string =>
   attempt(() => readFileSync(`/proc/${pid}/${file}`, 'latin1'), '');
 const link = (path: string): string => attempt(() => readlinkSync(`/proc/${path}`), '');
 
-/** The process may exit meanwhile or belong to another user, and not every system has /proc. */
+/** The process may have exited or belong to another user, and not every system has /proc. */
 function attempt<T>(act: () => T, otherwise: T): T {
   try {
     return act();

@@ -89,7 +89,7 @@ export async function startWorker(
     withinMs: order?.redisWithinMs,
   });
   opened = backend;
-  // The table that was read meanwhile may be older.
+  // The table that was read in the meantime may be older.
   if (changedPlans !== undefined) backend.planCache.take(changedPlans);
   if (order?.mustLoad) await backend.loaded;
   const server = await serveClients(settings, backend, logger, metrics, {

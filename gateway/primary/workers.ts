@@ -157,7 +157,7 @@ export type Reason = 'first' | 'replacement' | 'renewal';
 interface SlotOptions {
   readonly logger: Logger;
   launch(number: number, reason: Reason): WorkerProcess;
-  /** How long a replaced worker may keep its connections. Other workers accept new ones meanwhile. */
+  /** How long a replaced worker may keep its connections. Other workers accept the new ones. */
   readonly replacedMs: number;
   /** Called for every worker that exits unexpectedly. */
   onCrash(): void;

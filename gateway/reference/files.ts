@@ -75,7 +75,7 @@ function referenceFile(path: string, status: number, body: Buffer, keep: string,
     version,
     /** The headers of every response with this file, including 304. Cache-Control is added separately. */
     headers: ['ETag', etag, 'Vary', 'Accept-Encoding', ...SAFETY, ...headers],
-    /** The cost of sending the file, in reads of the client address. */
+    /** The number of reads that sending the file costs the client's address. */
     cost: 1 + Math.floor(body.length / BYTES_PER_READ),
     /** How long the response may be cached. @param query of the request */
     cacheControl: (query: string) => (query === version ? FOR_EVER : keep),

@@ -64,7 +64,7 @@ function withExample(name: string, { $schema, $id, properties, ...schema }: Sche
   return { ...schema, examples: [example], ...(members && { properties: withExamples(members, example) }) };
 }
 
-/** Gives each member the value that it has in the example, unless it has another one or is a reference. */
+/** Gives each member its value in the example, unless the member has an example of its own or is a reference. */
 const withExamples = (members: Readonly<Record<string, Schema>>, example: unknown): Readonly<Record<string, Schema>> =>
   Object.fromEntries(
     Object.entries(members).map(([name, member]) => {

@@ -39,7 +39,7 @@ export interface Backend {
   operatorsStorage(): Promise<Storage>;
   /** @returns whether decide.lua is loaded and may be run */
   loadScript(): Promise<boolean>;
-  /** The number of unavailable nodes. Their keys are decided locally. */
+  /** The number of unavailable nodes. Requests with their keys are decided locally. */
   nodesAway(): number;
   /** The last known state of the connection for decisions; undefined without Redis. */
   redis(): RedisState | undefined;
@@ -48,7 +48,7 @@ export interface Backend {
   /** The share of its memory that each Redis node uses, 0 to 1. Nodes that do not answer are left out. */
   memoryUsed(): Promise<[node: string, share: number][]>;
   /**
-   * The other gateways on the same store, after `operatorsStorage` was called; undefined if there can be none.
+   * The other gateways on the same store; undefined if there can be none. Call `operatorsStorage` first.
    * @param answer answers another gateway's question
    */
   peers?(answer: (content: unknown) => Promise<unknown>): Peers;

@@ -101,7 +101,7 @@ export class EmbeddedLimiter implements Limiter {
     const keys = [...this.#unsaved.values()];
     for (let at = 0; at < keys.length; at += STATES_AT_ONCE) {
       if (at > 0) await nextTurn();
-      // Skips states that were sent already, and keys that were released meanwhile.
+      // Skips states that were already sent, and keys that were released in the meantime.
       const unsent = keys
         .slice(at, at + STATES_AT_ONCE)
         .filter((held) => held.sent !== held.state && this.#unsaved.get(held.id) === held);

@@ -121,7 +121,7 @@ export class Keys {
     while (at < total && keys.length < query.limit && at - query.offset < CHECKED_AT_ONCE) {
       const place = after === undefined ? { offset: at } : { after };
       const cursors = await this.#storage.listKeys({ ...place, limit: PAGE, newestFirst: true });
-      // The list ends early if keys were revoked meanwhile.
+      // The list ends early if keys were revoked in the meantime.
       if (cursors.length === 0) return { total, keys, next: undefined };
       for (const entry of await this.#entries(cursors)) {
         if (keys.length === query.limit) break;

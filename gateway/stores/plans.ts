@@ -275,7 +275,7 @@ const pickKept = (kept: StoredPlans = {}) => ({ ...pick(kept), [SEEN]: kept[SEEN
 
 /** The values of a table to keep: each good value, and the last good one in place of each bad value. */
 function keeps(table: StoredPlans, last: StoredPlans = {}): FieldChanges {
-  // A removed value that may be absent is good too.
+  // An optional value that was removed counts as good too.
   const good = STORED_FIELDS.map((field) => [field, (isUsable(field, table[field]) ? table : last)[field]]);
   const builtIn = untouchedIn(table, last).join(' ') || undefined;
   return { ...Object.fromEntries(good), [SEEN]: JSON.stringify(pick(table)), [BUILT_IN]: builtIn };

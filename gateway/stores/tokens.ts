@@ -53,7 +53,7 @@ export class Tokens {
     return isMade && token !== undefined;
   }
 
-  /** @returns false if the token has changed meanwhile */
+  /** @returns false if the token has changed in the meantime */
   #change(id: string, from: string | undefined, to: string | undefined, activity?: Activity): Promise<boolean> {
     return this.#storage.change({
       parts: [{ record: 'tokens', expect: { [id]: from }, set: { [id]: to } }],

@@ -179,7 +179,7 @@ interface Times {
   /** Until the decision. */
   readonly decision: number | undefined;
   /**
-   * Until it was sent to the core, once its body and a connection were available. If it was not sent, until it ended.
+   * From the decision until the request, with its body, was sent to the core or, if it never was, until it ended.
    */
   readonly waiting: number | undefined;
   /** Until the core began to respond. */

@@ -166,7 +166,7 @@ export class RecentRequests {
     return found;
   }
 
-  /** Leaves out slots that are reused or emptied meanwhile. */
+  /** Leaves out slots that are reused or emptied in the meantime. */
   *#newestFirst(): Generator<NotedRequest> {
     const last = this.#places;
     const rings = Object.values(this.#rings).map((ring) => ring.newestFirst());
@@ -215,7 +215,7 @@ class Ring {
     this.#next = newest;
   }
 
-  /** The ring may change between two steps: a slot that was passed is left out if it appears again. */
+  /** The ring may change between two steps, so slots that were already returned are skipped. */
   *newestFirst(): Generator<NotedRequest, undefined> {
     const newest = this.#next - 1 + this.size;
     let passed = Number.POSITIVE_INFINITY;

@@ -222,7 +222,7 @@ export class Call implements PendingRequest {
     const wire = this.#wire as Wire;
     const id = this.id;
     const sent = (fault?: Error | null) => {
-      // The call may have ended meanwhile, and the wire may carry another request.
+      // The call may have ended in the meantime, and the wire may carry another request.
       if (fault || !this.isWanted || this.id !== id) return;
       this.#readSince = performance.now();
       wire.goOn();

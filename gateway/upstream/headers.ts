@@ -108,7 +108,7 @@ class Treatments {
   readonly #known = new Map<string, Treatment>();
   readonly #isWanted: (name: string) => boolean;
 
-  /** @param isWanted gets the name in lower case */
+  /** @param isWanted called with the name in lower case */
   constructor(isWanted: (name: string) => boolean) {
     this.#isWanted = isWanted;
   }

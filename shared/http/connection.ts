@@ -64,7 +64,7 @@ export class Rules {
   readonly unanswered: number;
   /** Whether the server is stopping, so that each response closes its connection. */
   isStopping = false;
-  /** When the next closing connection may be read, as of performance.now(). */
+  /** When the next closing connection may be read, by performance.now(). */
   #nextReadAt = 0;
 
   constructor(unanswered: number) {

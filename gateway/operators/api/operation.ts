@@ -144,7 +144,7 @@ export type About = Omit<Activity, 'action' | 'target' | 'changes'>;
 
 /**
  * Users of the shared token may send a name, as `author` in the body or in the query; a named token already has one. A
- * `reason` can be sent in the same ways.
+ * `reason` can be sent in the same way.
  * @throws {HttpError} 400 for an invalid author or reason in the query
  */
 function aboutCall({ caller, request, requestId, query }: AdminCall, given: z.output<typeof Who>): About {

@@ -271,7 +271,7 @@ function findLimits(call: AdminCall): PlanName {
   throw new HttpError('invalid_request', `${plan} has no limits: its keys have their own.`);
 }
 
-/** A key's own limits override those of its plan, and also the limits to try. */
+/** A key's own limits override those of its plan, even those on trial. */
 function tryOn(entry: KeyEntry, plan: Pick<KeyRecord, 'minute' | 'day'>, now: number) {
   const { id, record } = entry;
   const counts = countsOf(entry.usage.minutes, entry).filter(({ at }) => at > now - MINUTES_KEPT && at <= now);

@@ -29,7 +29,7 @@ export const asCsv = (entries: readonly ActivityView[]): string =>
 type Cell = string | number | undefined;
 type Cells = readonly (readonly Cell[])[];
 
-/** Formats sums of usage as rows, the header first. @param by what the rows are summed by, as in the query */
+/** Formats usage as rows, the header first. @param by what the usage is grouped by, as in the query */
 export const usageCells = (rows: readonly (UsageOfKey | UsageSum)[], by: string): Cells => [
   by === 'key'
     ? ['id', 'plan', 'admitted', 'refused', 'name', 'tags']

@@ -160,7 +160,7 @@ function faultsOf(thrown: Error, fields: readonly FieldSpec[]): typeof NO_FAULTS
 export interface FieldSpec extends Omit<InputSpec, 'type'> {
   readonly hint?: Content;
   readonly value?: string;
-  /** `boxes` allows any number of the options. A field with options and another type is a choice of one. */
+  /** With `boxes`, any number of options can be selected; with any other type, exactly one. */
   readonly type?: InputSpec['type'] | 'boxes';
 }
 

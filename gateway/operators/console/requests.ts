@@ -74,7 +74,10 @@ interface KeysNamedProps {
   readonly children: Content;
 }
 
-/** If the filter for a key id has a name, selects the key with this name, or offers a choice, or says that none has it. */
+/**
+ * If a name was typed into the key filter, selects the key with this name, offers a choice, or reports that there is
+ * none.
+ */
 function KeysNamed({ text, filters, children }: KeysNamedProps) {
   const { value, fault } = usePolled(`keys named ${text}`, 600_000, () => findNamed(text));
   const { same = [], similar = [] } = value ?? {};

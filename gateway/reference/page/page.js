@@ -90,7 +90,7 @@ document.addEventListener('click', ({ target }) => {
 
 let timer;
 let waitMs = REFRESH_MS;
-/** The request in progress. If the key is changed or forgotten meanwhile, its response is dropped. */
+/** The request in progress. If the key is changed or forgotten before the response arrives, the response is dropped. */
 let asking;
 
 function say(text, isBad = false) {

@@ -83,7 +83,7 @@ export function keyPlaces(redis: RedisConnection) {
   async function unlisted(): Promise<string[]> {
     const found: string[] = [];
     for await (const ids of existing()) found.push(...(await withoutPlace(ids)));
-    // Keys appear and disappear meanwhile, and SCAN can return a name twice.
+    // Keys appear and disappear during the scan, and SCAN can return a name twice.
     const stillUnlisted = bulkReads(async (id: string) => {
       const isThere = (await orUnavailable(redis.exists(keyOf(id)))) === 1;
       return isThere ? await withoutPlace([id]) : [];
@@ -114,7 +114,7 @@ export function keyPlaces(redis: RedisConnection) {
     if (type !== 'zset' && type !== 'none') await orUnavailable(redis.del(INDEX));
     const place = bulkReads(async (id: string) => {
       const isChanged = (await orUnavailable(redis.zadd(INDEX, 'CH', await createdAtOf(id), id))) === 1;
-      // The key may have been revoked meanwhile.
+      // The key may have been revoked in the meantime.
       if (isChanged) await forgetIfGone(id);
       return isChanged;
     });

@@ -18,7 +18,10 @@ import { type CallCounts, keyOf, mayHaveRun, type RedisConnection, runDecide } f
 import type { ClusterConnection } from './connection.ts';
 
 const MAX_BATCH = 256;
-/** If the last call took longer, a call no longer waits for the current one. Otherwise requests would wait for both. */
+/**
+ * If the last call took longer than this, the next one does not wait for the current one, so that no request waits for
+ * both.
+ */
 const SLOW_MS = 20;
 
 interface RedisLimiterOptions {

@@ -47,8 +47,8 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
 
   /**
    * Queries all other gateways. Never rejects, and returns in time even if Redis is down or hangs.
-   * @returns the answers, and the gateways that did not answer. The latter are undefined if the gateways are unknown, or
-   *   if Redis hung or refused commands meanwhile, which says nothing about the gateways (`areUnasked`)
+   * @returns the answers, and the gateways that did not answer. The latter are undefined if the gateways are unknown,
+   *   or if Redis hung or refused commands during the query, which says nothing about the gateways (`areUnasked`)
    */
   async function ask(content: unknown, withinMs: number) {
     const until = performance.now() + withinMs;

@@ -233,7 +233,7 @@ export function outboxes(
 
   const announce = (change: Announced) => orUnavailable(redis.sadd(OUTBOXES, announcement(change)));
 
-  /** Moves the entries of a change that was applied or never will be. */
+  /** Moves the entries of a change that was applied, or that can no longer be applied. */
   async function empty(change: Announced, onLost: OnLost): Promise<void> {
     const outbox = outboxOf(change.tag);
     for (const text of await orUnavailable(redis.lrange(outbox, 0, -1))) {

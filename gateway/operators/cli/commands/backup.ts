@@ -80,7 +80,7 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
 /**
  * Writes the remaining keys, and lists those that are left out. Writes the header first, unless a backup is resumed.
  * @returns how many keys were written and how many were left out
- * @throws {AdminError} 409 if the list was reindexed meanwhile: keys may have been added to a page already read
+ * @throws {AdminError} 409 if the list was reindexed in the meantime: keys may have been added to a page already read
  */
 async function goOn(session: Session, begun: Awaited<ReturnType<typeof copy>> | undefined) {
   let leftOut = 0;

@@ -17,7 +17,7 @@ const SHOWN_BEFORE = 10;
 const MOST_A_CALL = 200;
 
 const USE_THE_ID =
-  'Names cannot be looked up meanwhile: use the id of the key. `ctl requests` lists the ids of recent requests.';
+  'Names cannot be looked up now: use the id of the key. `ctl requests` lists the ids of recent requests.';
 
 type Filters = Readonly<Record<string, string>>;
 
