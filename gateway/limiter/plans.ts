@@ -137,7 +137,7 @@ function firstOption(field: PlanField): string | undefined {
   return ruleOf(field).options?.[0];
 }
 
-/** The value in force of a field; undefined for a number that is absent. */
+/** The value of a field that is in force; undefined for a number that is absent. */
 export const valueIn = (plan: Plan, field: PlanField): number | string | undefined => plan[field] ?? firstOption(field);
 
 /** The value in force while a number is absent; undefined for a required number. */

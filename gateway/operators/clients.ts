@@ -76,7 +76,7 @@ export async function readEntries(
   }
 }
 
-/** Finds the revoked keys with this id or name, the last one first: the audit log still has their ids. */
+/** Finds the revoked keys with this id or name, most recently revoked first. The audit log still has their ids. */
 export async function revokedKeys(ask: Ask<ActivityAnswer>, target: string): Promise<readonly ActivityView[]> {
   const { activity } = await readEntries(ask, { action: 'key.revoke', target }, MOST_A_CALL);
   return [...new Map(activity.toReversed().map((entry) => [entry.target, entry])).values()].toReversed();

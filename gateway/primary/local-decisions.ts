@@ -76,7 +76,7 @@ export function levelsOfMachine(known: Clients, workers: () => readonly Worker[]
         // Further keys would evict more recently used ones, because workers send the most recently used keys first.
         if (of.collected.size === MAX_CLIENTS) return;
         of.collected.add(id);
-        // A change may outdate more keys than this one, so the worker is asked again from the start.
+        // The change may affect other keys too, so the worker is asked again from the start.
         if (!known.takeOver(id, one, askedAt)) next = 'first';
       }
     }

@@ -65,7 +65,7 @@ export async function startPrimary(
     logger,
     onCrash: () => crashes.add(),
     onReplaced: ({ channel }) => void (owner === undefined && levels.takeOver(channel)),
-    // Every connection has closed by then, because it is used once more or becomes idle, both with a time limit.
+    // Every connection has closed by then: each serves one more request or becomes idle, and both have a time limit.
     replacedMs: LONGEST_USE_MS + settings.CORE_TIMEOUT_MS,
     launch(number, reason) {
       const worker: WorkerProcess = new WorkerProcess(number, port, filesInsteadOfBad(), {

@@ -118,7 +118,7 @@ export class Plans {
     return table;
   }
 
-  /** The good values as a gateway last left them. Undefined also if the name holds a value of another type. */
+  /** The good values as a gateway last saved them. Also undefined if the name holds a value of another type. */
   async readKept(): Promise<StoredPlans | undefined> {
     const kept = await this.#storage.read('plans:kept');
     return kept !== undefined && Object.keys(kept).length > 0 ? kept : undefined;

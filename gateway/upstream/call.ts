@@ -378,7 +378,7 @@ export class Call implements PendingRequest {
     return this.#kind === 'read' ? reads : writes;
   }
 
-  /** Ends the call's own wire, so that the rest of a response cannot reach the next request. */
+  /** Closes the call's own wire, so that the rest of a response cannot reach the next request. */
   #endOwn(): void {
     if (this.isAlone) this.#wire?.end();
     this.#leave();

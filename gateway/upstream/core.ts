@@ -263,7 +263,7 @@ export class Core {
     this.resends.noteAnswer();
   }
 
-  /** @param because why it is not ready */
+  /** @param because the reason why it is not ready */
   setReady(ready: boolean, because?: string): void {
     if (this.ready !== ready) this.since = Date.now();
     this.ready = ready;

@@ -57,7 +57,7 @@ export interface WireOptions {
   readonly connect?: Connect;
   readonly connectTimeoutMs: number;
   readonly keepAliveMs: number;
-  /** Whether a response without the X-Request-Id of its attempt ends the connection. Required for pipelining. */
+  /** Whether a response without the X-Request-Id of its attempt closes the connection. Required for pipelining. */
   readonly needsEcho: boolean;
 }
 
@@ -300,7 +300,7 @@ export class Wire {
     setImmediate(() => socket.resume());
   }
 
-  /** Ends the connection if the core may close it soon, or if it is not certain where the next response begins. */
+  /** Closes the connection if the core may close it soon, or if it is not certain where the next response begins. */
   #idle({ keepAliveMs = Number.POSITIVE_INFINITY }: AnswerHead): void {
     const socket = this.#socket as Socket;
     const ms = Math.min(this.#options.keepAliveMs, keepAliveMs - KEEP_ALIVE_MARGIN_MS);

@@ -125,8 +125,8 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket) : undefined;
     if (bare !== undefined) {
       const request = noRequest(bare, fault);
-      // Node destroys the connection in this turn, with the failed handshake. Keeping it open gives the client time to
-      // read the response.
+      // After the failed handshake, Node would destroy the connection in this turn. Keeping it open gives the client
+      // time to read the response.
       bare.destroy = () => bare;
       setImmediate(() => Reflect.deleteProperty(bare, 'destroy'));
       bare.destroySoon = () => bare.end();

@@ -40,7 +40,7 @@ test('a request is shown as one short line', async () => {
   expect(await shown([REQUEST])).toBe('22:34:06 200 GET /v1/pets 4 ms pro 4fXk20LmQa9z\n');
 });
 
-test('requests begun and lines logged before the terminal shows requests appear only if they are warnings', async () => {
+test('before the terminal shows requests, only warnings appear, and requests that began earlier never do', async () => {
   const event = { level: 30, time: REQUEST.time, service: 'gateway', msg: 'redis is back' };
   expect(await shown([REQUEST, event], -5)).toContain('GET');
   expect(await shown([REQUEST, event], -4)).toBe('22:34:06 info gateway redis is back\n');

@@ -119,7 +119,7 @@ test('at most a tenth of the reads are sent twice, however many clients are slow
     sent += asked.length;
     expect(new Set((await Promise.all(asked)).map(({ status }) => status))).toEqual(new Set([200]));
   }
-  // A few more are sent twice at first.
+  // At first, a few more than a tenth are sent twice.
   expect(timesAsked() - before).toBeLessThanOrEqual(1.1 * sent + 64);
 });
 

@@ -134,7 +134,7 @@ test('a ban on a key far from its day limit is reported, but the key does not co
   expect([notified, near()]).toEqual([[['banned', 'key']], 0]);
 });
 
-test('/metrics has the refused keys, Redis memory and the expiry of the certificate', async () => {
+test('/metrics includes the refused keys, Redis memory and the expiry of the certificate', async () => {
   const { url: REDIS_URL } = await emptyDatabase();
   const { certFile, keyFile } = await createAuthority(undefined, 30);
   const tls = { TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile };

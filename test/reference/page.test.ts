@@ -229,7 +229,7 @@ test('the figures about the line, the ban and the 80 % signal have correct text 
   const waits = answers.filter(({ status }) => status === 429).map(({ headers }) => Number(headers['retry-after']));
   expect(waits.length).toBeGreaterThanOrEqual(18);
   expect(waits.length).toBeLessThanOrEqual(20);
-  expect(line).toContain('60 take all tokens, and 20 are refused');
+  expect(line).toContain('60 of them take all the tokens, and 20 are refused');
   expect(line).toContain(`Retry-After of 1 to 20 seconds`);
   expect(Math.max(...waits)).toBeGreaterThanOrEqual(waits.length - 1);
   expect(Math.max(...waits)).toBeLessThanOrEqual(20);

@@ -5,7 +5,7 @@ export const INVARIANTS = {
   exact: 'Redis admits a request if both buckets hold a token, and refuses it otherwise',
   'decided once': 'Redis decides on a request at most once, and each admitted answer is one that Redis admitted',
   'slow is not down': 'a gateway that gets all replies in time decides with Redis, and answers every request',
-  'retry time': 'the retry time of a refusal is late enough for a lone client, and not too late in its first refusal',
+  'retry time': 'at the retry time, a lone client is admitted; after a first refusal, that time is not too late',
   'local limit': 'without Redis, a gateway admits at most the limit, starting from its last known level',
   'never charged twice': 'no local admission is charged twice',
   charged: 'a local admission is charged within 2 s of contact, until the bucket is one minute limit below zero',

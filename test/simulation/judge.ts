@@ -222,7 +222,7 @@ export class Judge implements Observer {
     };
     for (const [since, buckets] of Object.entries(bounds)) {
       if (buckets.minute.takeToken(now, limits[0]) && buckets.day.takeToken(now, limits[1])) continue;
-      // A charge with an unknown outcome is never repeated, so its tokens may be returned. Such charges are counted.
+      // A charge with an unknown outcome is never repeated, so its tokens may never be taken. Such charges are counted.
       const isExcused = since === 'without Redis' && this.#count(`${name} given back`) <= this.#unknownFates();
       if (!isExcused)
         this.fail('local limit', `g${gateway} admitted more requests with k${key} ${since} than allowed.`);

@@ -47,7 +47,7 @@ const isRejectedAs = (reason: string) => (_: Request, verdict: Verdict) =>
 const hasOtherLimit = (limit: number) => (_: Request, verdict: Verdict) =>
   isAdmitted(verdict) && (verdict as Decision).mode === 'shared' && (verdict as Decision).buckets[0]?.limit !== limit;
 
-/** The operator's change in a step, with a check for answers that violate it. */
+/** The change that an operator makes in a step, with a check for answers that contradict it. */
 export function changeIn({ kind, value }: OperatorStep, key: SimulatedKey, time: VirtualTime): Change {
   const now = time.microseconds;
   // The reason contains the time, because the audit log omits repetitions.

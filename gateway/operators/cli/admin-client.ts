@@ -33,7 +33,7 @@ const AdminSettings = z.object({
 });
 
 /**
- * Finds the listener and its token by the settings of the gateway on this machine: ADMIN_HOST, ADMIN_PORT and
+ * Finds the listener and its token from the settings of the gateway on this machine: ADMIN_HOST, ADMIN_PORT and
  * ADMIN_TOKEN, or the token in DATA_DIR.
  * @throws {SettingsError} for invalid settings or a file without a token, {AdminError} if there is no token
  */

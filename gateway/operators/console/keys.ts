@@ -126,7 +126,7 @@ export function BansPage({ route }: { route: Route }) {
   `;
 }
 
-/** Usage takes long to read if there are many keys, and it changes slowly. */
+/** Usage takes a long time to read if there are many keys, and it changes slowly. */
 const USAGE_EVERY_MS = 60_000;
 /** The CSV file contains all rows. */
 const ROWS_SHOWN = 100;

@@ -186,7 +186,7 @@ export class RedisStorage implements Storage {
     }
   }
 
-  /** If this fails or takes long, because the stream's node is down, any gateway does it later (moveOutboxes). */
+  /** If this fails or is slow because the stream's node is down, any gateway can do it later (moveOutboxes). */
   async #follow(about: Announced, onLost: OnLost): Promise<void> {
     const moved = this.#outboxes.empty(about, onLost).catch(() => undefined);
     await Promise.race([moved, sleep(LONGEST_MOVE_MS, undefined, { ref: false })]);

@@ -30,7 +30,7 @@ export class Records {
   readonly #database: DatabaseSync;
   readonly #clock: Clock;
   readonly #sql: ReturnType<typeof recordStatements>;
-  /** The number of keys. It is kept up to date, because counting takes long. */
+  /** The number of keys. It is kept up to date, because counting is slow. */
   keyCount = 0;
 
   constructor(database: DatabaseSync, clock: Clock) {

@@ -66,7 +66,7 @@ async function underLoad() {
 /**
  * Computes the CPU time in Redis for a call and for each decision in it, from alternating calls with one decision and
  * with many.
- * @param credentials used in turn; with a single one, a call decides several requests of the same key
+ * @param credentials used in turn; with a single one, a call decides several requests with the same key
  */
 async function calibrate(credentials: readonly Credential[]): Promise<RedisCosts> {
   const limiter = new RedisLimiter(connection, { table: DEFAULT_PLANS });

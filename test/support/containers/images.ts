@@ -17,8 +17,8 @@ export async function buildImage(
   file = 'Dockerfile',
   context = '.',
 ): Promise<void> {
-  // A copy of the Dockerfile without the digests of its base images: a stand-in for one has its name and tag, but
-  // another digest.
+  // A copy of the Dockerfile without the digests of its base images, because a stand-in for a base image has the same
+  // name and tag but another digest.
   const dockerfile = join(await temporaryFolder(), 'Dockerfile');
   writeFileSync(dockerfile, withoutDigest(readFileSync(join(ROOT, 'deploy', file), 'utf8')));
   // The engine's own networks have no access to the outside, so npm uses the machine's network.
