@@ -1,5 +1,5 @@
 /**
- * Strips the types of all TypeScript in some folders, in place. Lines and columns stay as they are.
+ * Strips the types from all TypeScript files in the given folders, in place. Lines and columns stay as they are.
  *
  *     node deploy/stripped/strip.mjs shared gateway
  *

@@ -52,7 +52,7 @@ export function addressDigits(address: string): string {
   return `${parsed.kind() === 'ipv4' ? 4 : 6}:${Buffer.from(parsed.toByteArray()).toString('hex')}`;
 }
 
-/** @param own the digits of an address. No network contains '' */
+/** @param own the digits of an address. The empty string is in no network */
 export function isWithin(network: string, own: string): boolean {
   const [digits = '', bits] = network.split('/');
   const whole = VERSION_LENGTH + Math.floor(Number(bits) / BITS_A_DIGIT);

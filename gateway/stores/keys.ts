@@ -166,7 +166,7 @@ export class Keys {
       });
       if (isMade) return readEntry(id, after);
     }
-    throw new NotMade('The key was changed by others at every attempt.');
+    throw new NotMade('Others changed the key during every attempt.');
   }
 
   /**

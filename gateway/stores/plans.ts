@@ -189,7 +189,7 @@ export class Plans {
       });
       if (isMade) return { after, change, unrecorded };
     }
-    throw new NotMade('The plans were changed by others at every attempt.');
+    throw new NotMade('Others changed the plans during every attempt.');
   }
 
   /**

@@ -5,8 +5,8 @@ import type { BucketState, Decision } from '../limiter/limiter.ts';
 import { PLAN_NAMES, type PlanName } from '../limiter/plans.ts';
 
 /**
- * Key events: a fifth of its day limit is left, nothing is left, or it is banned. If a fifth is left only because the
- * limit was raised, no `day_80` is sent (message.ts), not even later that day.
+ * The events of a key: a fifth of its day limit is left, nothing is left, or the key is banned. If a fifth is left only
+ * because the limit was raised, no `day_80` is sent (message.ts), not even later that day.
  */
 export const KEY_EVENTS = ['day_80', 'day_100', 'banned'] as const;
 export type KeyEvent = (typeof KEY_EVENTS)[number];

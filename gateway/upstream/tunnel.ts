@@ -54,7 +54,7 @@ export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): 
   // The core's certificate is checked against this Host.
   const headers = { host };
   const proxy = createProxyServer({ target: url, agent, headers, connectTimeout: CONNECT_TIMEOUT_MS });
-  // Until the tunnel is open, faults are handled below, then by the tunnel.
+  // Faults are handled below until the tunnel is open, and then by the tunnel.
   proxy.on('error', () => {});
   proxy.once('proxyReqWs', (outgoing) => {
     ask(outgoing, asked);

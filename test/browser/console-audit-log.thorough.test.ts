@@ -140,7 +140,7 @@ test('filters are part of the URL and survive a reload and paging', async () => 
   await page.getByText('from must be').waitFor();
 });
 
-test('the download has every entry that the filters select, as ctl prints it, with formulas escaped', async () => {
+test('the download contains every entry that the filters select, as ctl prints it, with formulas escaped', async () => {
   await busy.admin('PATCH', '/plans/pro', { minute: 7, author: 'ada', reason: '=1+1, "quoted"' });
   await busy.issueKey({ name: '@cmd' });
   const { page } = await openConsole(busy, `${LOG}?action=plan.change`);

@@ -202,7 +202,7 @@ test('the filter for a key accepts its full name, and offers a choice if several
   await expect.poll(() => idsIn(page)).toEqual(['n-3']);
 });
 
-test('the filter for a key finds a revoked key by its id or name, and says if no key has a name', async () => {
+test('the filter for a key finds a revoked key by its id or name, and says so if no key has that name', async () => {
   const key = await stack.issueKey({ name: 'Gone away' });
   // A client can choose a request id that is the name of a key.
   await ask('like-a-name', await stack.issueKey({ name: 'like-a-name' }));

@@ -62,7 +62,7 @@ describe.each(monitors.map((monitor) => [monitor.metadata.name, monitor] as cons
   },
 );
 
-test('the PrometheusRule, written by `npm run generate`, has every rule in uniquely named groups', () => {
+test('the PrometheusRule, written by `npm run generate`, contains every rule in uniquely named groups', () => {
   expect(readFileSync(RULES_FILE, 'utf8')).toBe(prometheusRule());
   const [rule] = component.filter(({ kind }) => kind === 'PrometheusRule') as [Manifest];
   const groups = rule.spec.groups as Group[];

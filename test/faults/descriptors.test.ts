@@ -13,7 +13,7 @@ test('a gateway without free file descriptors logs this once a second and recove
   });
   await expect.poll(() => /"gateway":"http:\/\/[^:]+:(\d+)"/.exec(limited.out())?.[1]).toBeDefined();
   const port = Number(/"gateway":"http:\/\/[^:]+:(\d+)"/.exec(limited.out())?.[1]);
-  // Clients reconnect, because after its start, the gateway closes files that it needed only then.
+  // Clients reconnect, because the gateway frees descriptors when it closes files that it needed only for its start.
   const sockets = new Set<net.Socket>();
   let isOver = false;
   const connect = () => {

@@ -255,7 +255,10 @@ const LARGE = Buffer.alloc(MEGABYTE, 'x');
 /** Long enough for the gateway to see the close, but shorter than the interval of its checks for closed connections. */
 const AHEAD_MS = 5;
 const ROUNDS = 5;
-/** Less than the maximum for one client, so that the core still gets requests if all of a round hold a connection. */
+/**
+ * Less than the maximum for one client, so that requests still reach the core if every request of a round holds a
+ * connection.
+ */
 const IN_A_ROUND = 20;
 /** Long enough for the gateway to read what was sent. */
 const LATER_MS = 100;

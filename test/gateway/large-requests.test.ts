@@ -87,7 +87,9 @@ test.for([
 
 /** More bytes than the kernel can buffer. */
 const BYTES = 8_000_000;
-/** After a refusal, the server reads what clients still send at 8 MB a second, for all connections together. */
+/**
+ * After a refusal, the server reads at 8 MB a second, over all connections together, what clients are still sending.
+ */
 const TIMES = 3;
 
 test.for([

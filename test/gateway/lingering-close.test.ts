@@ -9,7 +9,7 @@ import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { beginPost, sendOn } from '../support/endless-body.ts';
 
-/** Tests how a connection is closed while its client still sends. */
+/** Tests how a connection is closed while its client is still sending. */
 
 const LINGER_MS = 30_000;
 const SILENCE_MS = 5_000;

@@ -86,7 +86,7 @@ test.concurrent.for([
     const count = (seen: readonly Seen[], status: number) =>
       seen.filter((one) => one.status === status && one.at <= RUN_MS).length;
     const banned = (seen: readonly Seen[]) => seen.find(({ code }) => code === 'key_banned');
-    // A full bucket and its refill, except in the last second, because a client may use a token up to a second late.
+    // A full bucket and its refill, less the last second's, because a client may use a token up to a second late.
     const most = A_MINUTE + (A_MINUTE / 60_000) * (RUN_MS - 1_000);
     const share = count(ofPolite, 200) / most;
     const refused = ofHammer.filter(({ status }) => status === 429).map(({ at }) => at / 1_000);

@@ -16,7 +16,7 @@ import { startStack } from '../support/stack.ts';
  * with it.
  */
 
-test('the OpenAPI document of the admin API is served to operators and has every operation', async () => {
+test('the OpenAPI document of the admin API is served to operators and contains every operation', async () => {
   const stack = await startStack();
   expect((await send(`${stack.adminUrl}/admin/openapi.json`)).status).toBe(401);
   const document = await get<Document>(stack, '/admin/openapi.json');
