@@ -41,7 +41,7 @@ const faults: [name: string, cause: (node: ClusterNode) => unknown, heal: (node:
 ];
 
 test.for(faults)(
-  'a node that is %s affects only its own keys, which the gateway decides locally',
+  'a node that is %s affects only its own keys, on which the gateway decides locally',
   // The other nodes have a deadline of a second for each decision, which a busy machine may miss.
   TIMED,
   async ([, cause, heal]) => {
