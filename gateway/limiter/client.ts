@@ -24,7 +24,7 @@ export interface KeyFacts {
 /** What one process knows about a key in use. All secrets of the key share this record. */
 export class Client {
   readonly id: string;
-  /** Whether another record of the key may exist. */
+  /** Whether this record was evicted. Another record of the key may then exist. */
   isEvicted = false;
   lastReply: StoreReply | undefined;
   /** The digests of the secrets that the store accepted, each with the last decision on it. */

@@ -62,7 +62,7 @@ export const patienceOf = (
 /** With a higher `ban_after`, strikes last for more than a minute, so bursts once a minute could lead to a ban. */
 export const mostBanAfter = (minute: number): number => FORGOTTEN * minute;
 
-/** The most places in one line: this many minutes' worth of the minute limit. A line ends at most an hour ahead. */
+/** The maximum number of places in a line: the minute limit times this. A line ends at most an hour ahead. */
 export const LINE_MINUTES = 15;
 const LONGEST_LINE = 60 * MINUTE;
 

@@ -17,7 +17,7 @@ export class Workers {
   readonly #slots: readonly Slot[];
   readonly #logger: Logger;
   #hasBegun = false;
-  /** Actions on all workers run one after the other: the start and every rolling restart. */
+  /** The start and every rolling restart act on all workers, so they run one after the other. */
   #work: Promise<unknown> = Promise.resolve();
   #isRenewalWaiting = false;
 

@@ -80,8 +80,8 @@ export class EmbeddedLimiter implements Limiter {
 
   /**
    * Forgets a key. The next decision on the key loads it again.
-   * @param isChanged whether the key's record changes. If not, another worker loads the key, and this one may load it
-   *   again only after that
+   * @param isChanged whether the key's record will change. If not, another worker loads the key, and this worker may
+   *   load it again only afterwards
    * @returns the key's state, if it is not stored yet
    */
   release(id: string, isChanged: boolean): FieldChanges | undefined {

@@ -129,7 +129,7 @@ type Total = keyof Omit<Totals, 'local'>;
 /** The decision on a request, or why there was none. */
 type Shown = DecisionOutcome | NoDecisionReason;
 
-/** The total in which each is counted; undefined if the request needed no decision. */
+/** The total in which each outcome is counted; undefined if the request needed no decision. */
 const TOTAL_OF: Readonly<Record<Shown, Total | undefined>> = {
   admitted: 'admitted',
   refused_minute: 'refused',

@@ -82,7 +82,7 @@ const KEEP_ALIVE_MS = 4_000;
 const DEPTH = 64;
 /** A read avoids wires whose responses do not flow. It tries this many first, so that one write sends many requests. */
 const FEW = 4;
-/** A read prefers wires whose next response has been due for less than this, so that few wait behind a slow one. */
+/** A read prefers wires that have waited for a response for less than this, so that few queue behind a slow one. */
 const FRESH_MS = 3;
 /** After this long without a response, a read prefers any other wire. */
 export const LATE_AFTER_MS = 40;

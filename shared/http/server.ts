@@ -39,7 +39,7 @@ interface StopOptions {
    */
   lameDuckMs?: number | undefined;
   /**
-   * How long open connections may then still get one response each, before idle ones are closed. Defaults to
+   * How long, after that, open connections may still get one response each before idle ones are closed. Defaults to
    * lameDuckMs. 0 closes idle ones at once.
    */
   lingerMs?: number | undefined;

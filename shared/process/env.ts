@@ -115,7 +115,7 @@ export const token = z
 /** Bearer tokens between services, separated by commas. An empty one is a fault. */
 export const tokens = z
   .string()
-  .regex(new RegExp(`^${TOKEN}(?:,${TOKEN})*$`), `${TOKEN_FAULT}; separate several with commas, none of them empty`)
+  .regex(new RegExp(`^${TOKEN}(?:,${TOKEN})*$`), `${TOKEN_FAULT}; separate several with commas, without empty ones`)
   .transform((text) => text.split(','))
   .meta({ secret: true });
 

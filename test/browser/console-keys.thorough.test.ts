@@ -217,7 +217,7 @@ test('a key is found by its name, a part of it, its id and the whole key, and a 
     await find(text);
     await page.getByRole('heading', { name: 'Findable & Sons' }).waitFor();
   }
-  // The typed parts of a key are not yet a key.
+  // A key that is still being typed does not count as a key.
   await page.locator('#find').fill('');
   await page.locator('#find').pressSequentially(key);
   expect(await page.locator('#find').inputValue()).toBe(key);

@@ -58,7 +58,7 @@ test(
   },
 );
 
-test('a hung worker loses its port even to a gateway that was started from another file', TIMED, async () => {
+test('a hung worker is killed even if the next gateway on its port is started from another file', TIMED, async () => {
   const [PORT, REDIS_URL] = [String(await freePort()), (await emptyDatabase()).url];
   const workers = await startWorkers({ ...ONE, PORT, REDIS_URL });
   const hung = workerOf(workers);

@@ -118,7 +118,7 @@ test('npm start reports all invalid settings of both services and invalid argume
   expect(err).toBe(`The settings are invalid:
   PORT: must be a whole number from 0 to 65535
   CORE_URL.0: must be an http://, https://, http+srv://, https+srv:// or unix: URL
-  CORE_TOKEN: must be a token of at least 16 characters, without spaces; separate several with commas, none of them empty
+  CORE_TOKEN: must be a token of at least 16 characters, without spaces; separate several with commas, without empty ones
   ADMIN_PORT: must be a whole number from 0 to 65535
   LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent
   CORE_HOST: must be a host name or an IP address
@@ -132,7 +132,7 @@ test('npm start reports all invalid settings of both services and invalid argume
 test.for([
   ['of both services', ['CORE_PORT', 'PORT', 'ADMIN_PORT'], 'core'],
   ['of the gateway', ['PORT', 'ADMIN_PORT'], 'gateway'],
-] as const)('npm start names all ports %s that are in use', async ([, names, ended]) => {
+] as const)('npm start names every port %s that is in use', async ([, names, ended]) => {
   const { port } = new URL(await serveHttp(() => {}));
   const taken = Object.fromEntries(names.map((name) => [name, port]));
   const environment = { CORE_PORT: '0', DATA_DIR: await temporaryFolder(), ...taken };

@@ -95,8 +95,8 @@ async function rulesOf(): Promise<Rule[]> {
 }
 
 /**
- * The metrics and labels in a query that do not exist. Existing ones are exposed by a service, added by Prometheus, or
- * created by a recording rule.
+ * The unknown metrics and labels in a query: those that no service exposes, Prometheus does not add, and no recording
+ * rule creates.
  */
 function missing(expression: string, exposed: Scrape, recorded: ReadonlyMap<string, string>): string[] {
   const { metrics, labels } = namedIn(expression);
@@ -137,7 +137,7 @@ describe('with a real Prometheus', () => {
     await expect.poll(async () => (await answers()).length, { timeout: 30_000 }).toBeGreaterThan(0);
     const [first] = await answers();
     const inLegend = [...legendFormat.matchAll(/\{\{(\w+)\}\}/g)].map(([, label]) => label as string);
-    // The series of the primary process has no label `worker`. Every series has all other labels of its legend.
+    // The series of the primary process has no label `worker`. Every series has all the other labels in its legend.
     for (const label of inLegend.filter((name) => name !== 'worker')) expect(first?.metric).toHaveProperty(label);
   });
 

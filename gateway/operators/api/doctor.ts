@@ -118,7 +118,9 @@ const KEYS_KEPT_MS = 60_000;
 const LIST_KEPT_MS = 2_000;
 const MOST_NAMED = 10;
 
-/** How long a response waits for a check of all keys. A longer check continues, and a later response has its result. */
+/**
+ * How long a response waits for a check of all keys. A longer check continues, and its result is in a later response.
+ */
 const PATIENCE_MS = 1_500;
 
 interface Seen {

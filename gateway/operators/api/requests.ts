@@ -200,7 +200,7 @@ const LEFT = 499;
 
 /**
  * Empty if the request was served.
- * @param isBanOver whether the key is known not to be banned now
+ * @param isBanOver whether the key is known to be no longer banned
  */
 function whyOf(report: RequestReport, isBanOver: boolean): Why {
   const { status = 0, code = '', outcome, decision, fault, times, address } = report;

@@ -25,7 +25,7 @@ export const limit = planNumber('minute') as (text: string) => number;
 /** A limit, or `none` to remove the key's own limit. */
 export const limitOrNone = planNumber('minute', true);
 
-/** The value to send: null removes a limit; undefined, if the option was not given, changes nothing. */
+/** The value to send. null removes a limit; undefined, for an option that was not given, changes nothing. */
 export const orNull = (value: number | 'none' | undefined): number | null | undefined =>
   value === 'none' ? null : value;
 

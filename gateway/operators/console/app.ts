@@ -187,7 +187,7 @@ function Finder() {
     }
   }
 
-  // A pasted key must not stay on the screen. A key that is typed is not complete before the search.
+  // A pasted key must not stay on the screen. A key that is being typed is not complete until the search starts.
   function drop(event: InputEvent) {
     if (event.data?.length === 1) return;
     const field = event.target as HTMLInputElement;

@@ -15,7 +15,7 @@ const AWAY_MS = 1_000;
 
 /**
  * Opens a second connection, for operators, with longer timeouts. The connection for decisions already logs the state
- * of this Redis. If that one failed to connect in time, this one gets only a short time.
+ * of this Redis. If it failed to connect in time, the second connection gets only a short time.
  * @throws as `connect` does
  */
 export function connectOperators(target: RedisTarget, logger: Logger, isAway: boolean): Promise<RedisConnection> {
