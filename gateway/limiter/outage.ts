@@ -115,8 +115,7 @@ export function surviveOutages(
 const withoutData = (verdict: Verdict): Verdict =>
   'rejected' in verdict ? { ...verdict, rejected: ' data' } : verdict;
 
-const unknownKey = () =>
-  new StoreUnavailable('Redis is unavailable, and the key has not been seen.', NO_DECISION);
+const unknownKey = () => new StoreUnavailable('Redis is unavailable, and the key has not been seen.', NO_DECISION);
 
 /** While a node is unavailable, probes test it at this interval, so that no client's request has to. */
 const PROBE_EVERY_MS = 50;

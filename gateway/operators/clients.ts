@@ -140,14 +140,24 @@ const ORDINALS = ['first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seven
  * bans by the limiter count as bans in a row.
  * @param until the time in the reader's format
  */
-export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: BanView, until: string): string {
+export function banInWords(ban: BanView, until: string): string {
+  const { bannedUntil = '', banReason, bans, banRefused, banRefusedMore } = ban;
   const which = ORDINALS[bans - 1] === undefined ? `ban ${bans}` : `${ORDINALS[bans - 1]} ban`;
   const ofSeries = banReason === undefined && bans > 0 ? [bans === 1 ? which : `${which} in a row`] : [];
   // A formatter created on load would take 4 MB of memory in the primary, which loads this file too.
-  const refused = banRefused === undefined ? [] : [`refused ${banRefused.toLocaleString('en-US')} since`];
+  const isUnknown = banRefused === undefined || (banRefused === 0 && banRefusedMore);
+  const count = `${banRefusedMore ? 'at least ' : ''}${banRefused?.toLocaleString('en-US')}`;
+  const refused = isUnknown ? [] : [`refused ${count} since`];
   const left = shortLength((Date.parse(bannedUntil) - Date.now()) / 1_000);
   return [`${until} (in ${left})`, ...ofSeries, ...refused].join(', ');
 }
+
+/**
+ * Whether requests may be missing from this list, newest first, because a process started at `since`.
+ * @param from the beginning of the period that was asked for
+ */
+export const lacksOlder = (requests: readonly { readonly at: string }[], since: string, from = ''): boolean =>
+  (requests.at(-1)?.at ?? '') < since && from < since;
 
 /** Describes a key whose limit is too low for its clients. */
 export const tooSmallInWords = (waitSeconds = 0): string =>

@@ -206,12 +206,18 @@ export function clientHeaders(
   beside: readonly string[] = [],
 ): string[] {
   const headers = ['X-Request-Id', id, ...commonHeaders(request.socket)];
-  // A response that only reports the limit status has no Retry-After.
-  if (limitStatus !== undefined) addLimits(headers, limitStatus, draftFields, limitStatus !== keyStatus);
+  if (limitStatus !== undefined) {
+    const isReport = limitStatus === keyStatus;
+    addLimits(headers, isReport ? reported(limitStatus) : limitStatus, draftFields, !isReport);
+  }
   if (cors.length > 0 && !beside.includes('Access-Control-Allow-Origin')) headers.push(...cors);
   if (route?.deprecation !== undefined) headers.push(...route.deprecation);
   return headers;
 }
+
+/** The limit status of a key whose request was not refused by it. Such a response has no Retry-After. */
+const reported = (status: LimitStatus): LimitStatus =>
+  status.outcome === 'refused' ? { ...status, outcome: 'admitted' } : status;
 
 /** How long each part of a request took until its response began, in ms (W3C Server Timing). */
 export function serverTiming(exchange: Exchange): string[] {

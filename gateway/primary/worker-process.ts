@@ -63,6 +63,8 @@ export class WorkerProcess {
   /** The last report, which stays after the process has exited. */
   report: WorkerReport | undefined;
   isStopping = false;
+  /** Unix time in ms. */
+  readonly startedAt = Date.now();
   /** Whether the worker has asked for a key, and may hold one. */
   hasKeys = false;
   readonly #worker: Worker;

@@ -118,13 +118,11 @@ export class Workers {
 
   /** The last matching requests of the serving workers, the newest first, and the workers that did not answer. */
   async find(query: RequestQuery): Promise<FoundRequests> {
-    const ask = async ({ number, channel }: WorkerProcess): Promise<FoundRequests> => {
-      const requests = await channel.ask('requests', query, LIST_WITHIN_MS);
-      if (requests === undefined) return { requests: [], missing: [`worker ${number}`] };
-      return {
-        requests: requests.map((one) => ({ ...one, gateway: { ...one.gateway, worker: number } })),
-        missing: [],
-      };
+    const ask = async ({ number, channel, startedAt: since }: WorkerProcess): Promise<FoundRequests> => {
+      const found = await channel.ask('requests', query, LIST_WITHIN_MS);
+      if (found === undefined) return { requests: [], missing: [`worker ${number}`], since };
+      const requests = found.map((one) => ({ ...one, gateway: { ...one.gateway, worker: number } }));
+      return { requests, missing: [], since };
     };
     return mergeFound(await Promise.all(this.#serving.map(ask)), query);
   }

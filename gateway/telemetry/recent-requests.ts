@@ -146,7 +146,7 @@ export class RecentRequests {
   /** Finds the requests that match, the newest first. */
   async find(query: RequestQuery): Promise<RequestReport[]> {
     const found: RequestReport[] = [];
-    const byBan = new Map<string, { report: RequestReport; refused: number }>();
+    const byBan = new Map<string, { report: RequestReport; refused: number; banBeganAt?: string | undefined }>();
     let looked = 0;
     for (const slot of this.#newestFirst()) {
       if (++looked % SEARCHED_AT_ONCE === 0) await nextTurn();
@@ -158,11 +158,15 @@ export class RecentRequests {
       } else {
         const minute = query.isByMinute ? Math.floor(slot.at / MINUTE_MS) : '';
         const ban = `${slot.keyId} ${report.decision?.bannedUntil} ${minute}`;
-        const { report: newest, refused } = byBan.get(ban) ?? { report, refused: 0 };
-        byBan.set(ban, { report: newest, refused: refused + 1 + slot.repeated });
+        const seen = byBan.get(ban) ?? { report, refused: 0 };
+        const refused = seen.refused + 1 + slot.repeated;
+        // An operator's ban counts as begun with the first request that it refused.
+        const isFirst = beganBan(decisionIn(slot)) || report.decision?.isBannedByOperator === true;
+        byBan.set(ban, { ...seen, refused, ...(isFirst && { banBeganAt: report.at }) });
       }
     }
-    for (const { report, refused } of byBan.values()) found.push({ ...report, repeated: refused - 1 });
+    for (const { report, refused, banBeganAt } of byBan.values())
+      found.push({ ...report, repeated: refused - 1, banBeganAt });
     return found;
   }
 
@@ -269,6 +273,8 @@ export const RequestReport = z.object({
   /** The digest of the presented secret. It must not leave the gateway. */
   digest: z.string().optional(),
   fault: z.string().optional(),
+  /** When the ban began, if the query was for bans and this process decided on the request that began it. */
+  banBeganAt: time.optional(),
   at: time,
   requestId: z.string(),
   keyId: z.string().optional(),
@@ -299,6 +305,8 @@ export type RequestReport = z.infer<typeof RequestReport>;
 export interface FoundRequests {
   readonly requests: readonly RequestReport[];
   readonly missing: readonly string[];
+  /** When the last of the processes that answered started (Unix time in ms). Its predecessor's requests are lost. */
+  readonly since: number;
 }
 
 function matches(slot: NotedRequest, query: RequestQuery): boolean {
@@ -336,7 +344,8 @@ export function mergeFound(found: readonly FoundRequests[], { limit, bansOf }: R
     .flatMap((one) => one.requests)
     .sort(({ cursor: a }, { cursor: b }) => (a < b ? 1 : a > b ? -1 : 0));
   const missing = found.flatMap((one) => one.missing);
-  return { requests: bansOf === undefined ? requests.slice(0, limit) : requests, missing };
+  const since = Math.max(0, ...found.map((one) => one.since));
+  return { requests: bansOf === undefined ? requests.slice(0, limit) : requests, missing, since };
 }
 
 function reportOf(slot: NotedRequest): RequestReport {

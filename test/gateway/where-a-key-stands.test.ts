@@ -63,7 +63,10 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
       }
       expect((await spend(stack, key)).status).toBe(left > 0 ? 200 : 429);
     }
-    expect((await limits(stack, key)).json).toMatchObject({ ban: null, expiresAt: null });
+    const { headers, json } = await limits(stack, key);
+    expect(json).toMatchObject({ ban: null, expiresAt: null });
+    // Nothing was refused, so the header says when the bucket is full again, as the body does.
+    expect(headers['x-ratelimit-reset']).toBe(String((json as { day: { reset: number } }).day.reset));
   });
 
   test("GET /v1/limits returns when the key's ban expires", async () => {

@@ -46,6 +46,7 @@ export async function startGateway(
     secret: webhookSecretOf(settings, logger),
   });
   metrics.counts(() => webhooks.counted());
+  const since = Date.now();
   let operators: OperatorsServer | undefined;
   const forClients: ForClients = {
     notify: webhooks.send.bind(webhooks),
@@ -55,7 +56,7 @@ export async function startGateway(
   operators = await serveOperators(settings, backend, logger, {
     metrics,
     requests: {
-      find: async (query) => ({ requests: await backend.recent.find(query), missing: [] }),
+      find: async (query) => ({ requests: await backend.recent.find(query), missing: [], since }),
     },
     banned: () => [backend.banned.latest()],
     isLocal: () => backend.nodesAway() > 0,

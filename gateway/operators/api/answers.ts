@@ -55,6 +55,8 @@ export const KeySummary = z.object({
   banReason: z.string().optional(),
   /** How many requests the active ban has refused, as far as the gateways remember. */
   banRefused: count.optional(),
+  /** Whether the ban has refused more, because a gateway or worker does not respond or started during the ban. */
+  banRefusedMore: z.boolean().optional(),
   /** The number of bans in a row, including the active or last one. Each is twice as long as the one before. */
   bans: count,
   /** The Retry-After that a request refused now would get: the time until the key's line is empty. */
@@ -69,7 +71,13 @@ export const KeySummary = z.object({
 export type KeySummary = z.infer<typeof KeySummary>;
 
 /** The active ban on a key, for responses that do not describe the whole key. */
-export const BanView = KeySummary.pick({ bannedUntil: true, banReason: true, banRefused: true, bans: true });
+export const BanView = KeySummary.pick({
+  bannedUntil: true,
+  banReason: true,
+  banRefused: true,
+  banRefusedMore: true,
+  bans: true,
+});
 export type BanView = z.infer<typeof BanView>;
 
 export const BucketView = z.object({
@@ -163,7 +171,7 @@ export const ExplainAnswer = DecisionsAnswer.extend({ key: KeyView, planVersion:
 export type ExplainAnswer = z.infer<typeof ExplainAnswer>;
 
 /** A request. It has no `status` while it is in progress. */
-export const RequestView = RequestReport.omit({ cursor: true, digest: true, fault: true }).extend({
+export const RequestView = RequestReport.omit({ cursor: true, digest: true, fault: true, banBeganAt: true }).extend({
   /** The current name of the key, or its name when it was revoked. */
   keyName: z.string().optional(),
   keyBan: BanView.optional(),
@@ -174,10 +182,14 @@ export const RequestView = RequestReport.omit({ cursor: true, digest: true, faul
 });
 export type RequestView = z.infer<typeof RequestView>;
 
-/** `missing` names the workers and gateways that did not respond. */
+/**
+ * `missing` names the workers and gateways that did not respond. The others lack requests from before `since` if a
+ * process was replaced then.
+ */
 export const RequestsAnswer = z.object({
   requests: listOf(RequestView),
   missing: listOf(z.string()),
+  since: time,
   next: nextCursor,
 });
 export type RequestsAnswer = z.infer<typeof RequestsAnswer>;

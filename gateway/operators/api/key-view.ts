@@ -7,6 +7,7 @@ import type { BucketState } from '../../limiter/limiter.ts';
 import { describeNetwork } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable } from '../../limiter/plans.ts';
 import type { Tags } from '../../limiter/tags.ts';
+import type { RequestReport } from '../../telemetry/recent-requests.ts';
 import type { BanView, KeySummary } from './answers.ts';
 import type { KEY_STATES } from './key-order.ts';
 import type { AdminDependencies } from './operation.ts';
@@ -70,6 +71,7 @@ function banOf(entry: KeyEntry, plans: PlanTable, now: number) {
     banReason: isRunning && banReason?.until === bannedUntil ? banReason.text || undefined : undefined,
     /** Filled in by `withBanRefusals`. */
     banRefused: undefined as number | undefined,
+    banRefusedMore: undefined as boolean | undefined,
     bans,
   };
 }
@@ -124,22 +126,29 @@ export const sumsOf = (counts: readonly Counts[]): Counts => ({
 /**
  * Counts the requests that bans have refused. No store counts them, because a gateway that knows of a ban does not call
  * the store. The count is therefore a sum over the recent requests of all gateways, including repeated ones. It is too
- * low after a restart, or once older requests have dropped out of the list.
+ * low if a process does not respond or started after the ban began, or once older requests have dropped out of the list.
  */
 
 type Requests = Pick<AdminDependencies, 'requests'>;
 
-export async function withBanRefusals<K extends Pick<KeySummary, 'id' | 'bannedUntil'>>(
+export async function withBanRefusals<K extends Pick<KeySummary, 'id' | 'bannedUntil' | 'banReason'>>(
   { requests }: Requests,
   keys: readonly K[],
-): Promise<(K & Pick<BanView, 'banRefused'>)[]> {
+): Promise<(K & Pick<BanView, 'banRefused' | 'banRefusedMore'>)[]> {
   const bansOf = keys.flatMap(({ id, bannedUntil }) => (bannedUntil === undefined ? [] : [id]));
   if (bansOf.length === 0) return [...keys];
-  const found = (await requests.find({ bansOf, limit: 1 })).requests;
+  const { requests: found, missing, since } = await requests.find({ bansOf, limit: 1 });
   const refused = Map.groupBy(found, ({ keyId, decision }) => nameOf(keyId, decision?.bannedUntil));
-  return keys.map((key) =>
-    key.bannedUntil === undefined ? key : { ...key, banRefused: countOf(refused.get(nameOf(key.id, key.bannedUntil))) },
-  );
+  const isFromBegin = (those: readonly RequestReport[], isOperators: boolean) => {
+    const began = those.flatMap(({ banBeganAt }) => (banBeganAt === undefined ? [] : Date.parse(banBeganAt)));
+    return began.length === 0 ? isOperators && those.length === 0 : Math.min(...began) >= since;
+  };
+  return keys.map((key) => {
+    if (key.bannedUntil === undefined) return key;
+    const those = refused.get(nameOf(key.id, key.bannedUntil)) ?? [];
+    const isWhole = missing.length === 0 && isFromBegin(those, key.banReason !== undefined);
+    return { ...key, banRefused: countOf(those), banRefusedMore: !isWhole || undefined };
+  });
 }
 
 /**

@@ -5,13 +5,13 @@ import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/bucket.ts';
 import { createApiKey, createSecretId, isKeyId, SCOPES, type Secret } from '../../limiter/credential.ts';
 import { FRESH, type KeyChange, type KeyEntry, type KeyRecord } from '../../limiter/key-record.ts';
-import { PLAN_NAMES } from '../../limiter/plans.ts';
+import { PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
 import type { FieldChange, WithActivity } from '../../stores/audit.ts';
 import { hasLimits, keyName } from '../../stores/key-hash.ts';
 import { Unconfirmed, Unknown } from '../../stores/storage.ts';
 import { allOf, differences, entry, keyTexts } from './activity.ts';
 import { BansAnswer, IssuedKey, KeyView, ReindexAnswer } from './answers.ts';
-import { describeKey, describeKeyInFull, isBanned, toTime, withBanRefusals } from './key-view.ts';
+import { bucketsIn, describeKey, describeKeyInFull, isBanned, toTime, withBanRefusals } from './key-view.ts';
 import { type AdminCall, type AdminDependencies, operation, refuseEmpty, who } from './operation.ts';
 import { choice, integer, limitValue, offset, tags, time } from './values.ts';
 
@@ -229,9 +229,15 @@ export const resetKey = operation(
   async ({ deps, target: { id }, about }) =>
     changed(deps, id, (before, now) => ({
       ban: 'reset',
-      activity: entry(about, 'key.reset', id, endedOf(before, now)),
+      activity: entry(about, 'key.reset', id, [...endedOf(before, now), ...filled(before, deps.planCache.table, now)]),
     })),
 );
+
+/** The buckets that a reset fills, with the number of requests left before and after. */
+const filled = (key: KeyEntry, plans: PlanTable, now: number): FieldChange[] =>
+  (bucketsIn(key, plans, now) ?? []).flatMap(({ name, tokens, limit }) =>
+    tokens < limit ? [{ field: `${name}Remaining`, from: String(Math.max(0, tokens)), to: String(limit) }] : [],
+  );
 
 /** The fields that lifting a ban clears: the key's active ban, and its record of earlier refusals. */
 const endedOf = ({ bannedUntil, bans, refusals }: KeyEntry, now: number): FieldChange[] => [

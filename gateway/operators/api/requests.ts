@@ -60,10 +60,12 @@ export const listRequests = operation({ query: RequestsQuery, answer: RequestsAn
   const [found, missing, keys] = [[] as RequestReport[], new Set<string>(), new Map<string, KeyEntry | undefined>()];
   const giveUpAt = performance.now() + SEARCH_MS;
   let after = wanted.after;
+  let since = 0;
   let isAtEnd = false;
   while (!isAtEnd && found.length < wanted.limit && performance.now() < giveUpAt) {
     const page = await deps.requests.find({ ...wanted, after, limit });
     for (const one of page.missing) missing.add(one);
+    since = page.since;
     await loadKeys(deps, page.requests, keys, tags.length > 0);
     for (const report of page.requests) {
       if (found.length === wanted.limit) break;
@@ -78,7 +80,7 @@ export const listRequests = operation({ query: RequestsQuery, answer: RequestsAn
   const bans = await runningBans(deps, shown, Date.now() * MILLISECOND, missing.size === 0);
   const views = found.map((report) => viewOf(report, keys, bans));
   const next = isAtEnd && found.length < wanted.limit ? undefined : after;
-  return { requests: views, missing: [...missing], next };
+  return { requests: views, missing: [...missing], since: new Date(since).toISOString(), next };
 });
 
 /** The requests on this gateway and on all others with the same store. */
@@ -93,6 +95,7 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
       const silent = {
         requests: [],
         missing: there.missing?.map(({ gateway }) => gateway) ?? ['the gateways registered in Redis'],
+        since: 0,
       };
       return mergeFound([here, ...there.answers.map(foundBy), silent], query);
     },
@@ -126,13 +129,13 @@ export const answerPeer = (own: RequestSource) => (content: unknown) => own.find
 
 const Report = z.custom<RequestReport>((value) => typeof (value as RequestReport | null)?.cursor === 'string');
 const Found = z
-  .object({ requests: z.array(Report), missing: z.array(z.string()) })
-  .catch({ requests: [], missing: [] });
+  .object({ requests: z.array(Report), missing: z.array(z.string()), since: z.number().default(0) })
+  .catch({ requests: [], missing: [], since: 0 });
 
 /** Reads what another gateway has found, and which of its workers did not respond. */
 function foundBy({ gateway, answer }: { readonly gateway: string; readonly answer: unknown }): FoundRequests {
-  const { requests, missing } = Found.parse(answer);
-  return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
+  const { requests, missing, since } = Found.parse(answer);
+  return { requests, missing: missing.map((worker) => `${gateway} ${worker}`), since };
 }
 
 function wantedIn({ keyId, status, code, q, after, limit, ...asked }: z.infer<typeof RequestsQuery>): RequestQuery {
@@ -177,7 +180,7 @@ function viewOf(
   keys: ReadonlyMap<string, KeyEntry | undefined>,
   bans: ReadonlyMap<string, BanView>,
 ): RequestView {
-  const { cursor: _cursor, digest, fault: _fault, ...shown } = report;
+  const { cursor: _cursor, digest, fault: _fault, banBeganAt: _began, ...shown } = report;
   const { keyId = '' } = report;
   const { name, secrets = [] } = keys.get(keyId)?.record ?? {};
   const isBanOver = keys.get(keyId) !== undefined && !bans.has(keyId);
@@ -245,7 +248,7 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport, isBanOver: boole
     ];
   },
   banned: ({ decision }, isBanOver) => {
-    const until = toSecond(decision?.bannedUntil ?? '');
+    const until = decision?.bannedUntil && toSecond(decision.bannedUntil);
     const over = isBanOver ? ' The ban is over.' : '';
     if (decision?.isBannedByOperator)
       return [`An operator had banned the key until ${until}.${over}`, 'The audit log has the name and the reason.'];
@@ -293,7 +296,9 @@ const ADVICE: Readonly<Record<string, string>> = {
   internal_error: "The gateway's log has the stack trace of this error.",
 };
 
-const toSecond = (time: string): string => time.replace(/\.\d+Z$/, 'Z');
+/** Rounds up, because a client that retries earlier is refused again. */
+const toSecond = (time: string): string =>
+  new Date(1_000 * Math.ceil(Date.parse(time) / 1_000)).toISOString().replace('.000Z', 'Z');
 
 const DecisionsQuery = z.object({ limit: wholeNumber(1, MOST_DECISIONS).default(PAGE) });
 

@@ -173,6 +173,8 @@ const FIELDS: Readonly<Record<string, string>> = {
   graceSeconds: 'Grace period in seconds',
   bannedUntil: 'Banned until',
   seconds: 'Ban time in seconds',
+  minuteRemaining: 'Requests left per minute',
+  dayRemaining: 'Requests left per day',
 };
 
 /** Describes a field of a key, a secret, a ban or a token, or of the plan table, such as `free.minute`. */
@@ -183,7 +185,15 @@ function recordedFieldInWords(field: string): string {
 
 const TIME = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/;
 
-const COUNTS: readonly string[] = ['minute', 'day', 'seconds', 'graceSeconds', 'keys'];
+const COUNTS: readonly string[] = [
+  'minute',
+  'day',
+  'minuteRemaining',
+  'dayRemaining',
+  'seconds',
+  'graceSeconds',
+  'keys',
+];
 
 /** Every number in the plan table is also a count. */
 const isCount = (field: string): boolean => field.includes('.') || COUNTS.includes(field);

@@ -54,7 +54,8 @@ export function resumeDialog(): void {
 const NO_FAULTS: { faults: Values; rest: string } = { faults: {}, rest: '' };
 
 function Dialog({ question, onClose }: { question: Question; onClose(): void }) {
-  const { title, fields = [], confirm, isDangerous = false, content, mayClose, act, done } = question;
+  const { title, confirm, isDangerous = false, content, mayClose, act, done } = question;
+  const [fields] = useState(() => withWho(question));
   const dialog = useRef<HTMLDialogElement>(null);
   const [{ faults, rest }, setFound] = useState(NO_FAULTS);
   const [isBusy, setBusy] = useState(false);
@@ -74,7 +75,9 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     setFound(NO_FAULTS);
     setBusy(true);
     try {
-      await act?.(valuesOf(event.target as HTMLFormElement));
+      const values = valuesOf(event.target as HTMLFormElement);
+      if (fields.includes(whoField)) remember(values);
+      await act?.(values);
       await refresh();
       if (done !== undefined) notify(done);
       onClose();
@@ -186,9 +189,28 @@ const boxesOf = ({ name, value = '', options = [] }: FieldSpec) => html`
   </div>
 `;
 
+const whoField: FieldSpec = {
+  name: 'author',
+  label: 'Who are you?',
+  maxlength: 100,
+  hint: 'Recorded in the audit log.',
+};
+
+/** The fields of a question. If the operator's name is not known, the first change asks for it. */
+function withWho({ fields = [], act }: Question): readonly FieldSpec[] {
+  const isKnown = tokenName() !== undefined || author() !== '' || fields.some(({ name }) => name === 'author');
+  return act === undefined || isKnown ? fields : [...fields, whoField];
+}
+
+/** Remembers the operator's name for this and later changes. @throws {FieldFaults} if it is missing */
+function remember({ author: name }: Values): void {
+  if (name === undefined) throw new FieldFaults({ author: 'Your name is required.' });
+  rememberAuthor(name);
+}
+
 /** The fields for who makes a change and why. A named token already answers the first question. */
 export const who = (reason = ''): readonly FieldSpec[] => [
-  ...(tokenName() === undefined ? [{ name: 'author', label: 'Who are you?', value: author(), maxlength: 100 }] : []),
+  ...(tokenName() === undefined ? [{ ...whoField, hint: '', value: author() }] : []),
   { name: 'reason', label: 'Why?', value: reason, maxlength: 500, hint: 'Recorded in the audit log with your name.' },
 ];
 

@@ -81,6 +81,9 @@ const findingOfRedis = (state: TrafficAnswer): CheckResult | undefined =>
 const findingOfWorker = (state: TrafficAnswer, worker: number): CheckResult | undefined =>
   findingAbout(state, `worker ${worker}`);
 
+const runningIn = (state: TrafficAnswer): number | undefined =>
+  state.workers?.each.filter((one) => isRunning(state, one)).length;
+
 const isRunning = (state: TrafficAnswer, { worker, pid }: Worker): boolean =>
   pid !== undefined && findingOfWorker(state, worker) === undefined;
 
@@ -97,7 +100,7 @@ function Gateway(state: TrafficAnswer) {
   const finding = findingOfRedis(state);
   const exact = finding ? stated('unknown', 'Unknown', finding.since) : stated('good', 'Exact');
   const decisions = mode === 'local' ? stated('fault', 'Local', modeSince) : exact;
-  const running = workers?.each.filter((one) => isRunning(state, one)).length;
+  const running = runningIn(state);
   const look = running === workers?.wanted ? 'good' : 'warning';
   const serving = workers && stated(look, `${running} of ${workers.wanted} workers running`);
   const facts = [
@@ -196,20 +199,23 @@ function CoresCard({ value: state, fault }: Polled<TrafficAnswer>) {
 }
 
 /** Names the processes that the numbers cover. */
-function coverage({ workers, processes }: TrafficAnswer): string {
-  if (workers === undefined)
+function coverage(state: TrafficAnswer): string {
+  if (state.workers === undefined)
     return 'The numbers cover only this gateway. Other gateways have a Health page of their own.';
-  return `The numbers cover ${processes} of ${workers.wanted} workers of this gateway, and are at most half a second old. Other gateways have a Health page of their own.`;
+  return `The numbers cover ${runningIn(state)} of ${state.workers.wanted} workers of this gateway, and are at most half a second old. Other gateways have a Health page of their own.`;
 }
 
-function CoreState({ core: { origin, state, seenBy, since, reason }, of }: { core: Core; of: TrafficAnswer }) {
+function CoreState({ core, of }: { core: Core; of: TrafficAnswer }) {
+  const { origin, state, seenBy, since, reason, lastFault } = core;
   const finding = findingAbout(of, `core ${origin}`);
   if (finding !== undefined && state !== 'out') return foundInWords(finding);
   const [badge, text] = CORE_STATES[state];
+  // A core may have failed requests, or have been silent, while it counted as up.
+  const hasSince = state === 'up' ? (lastFault?.at ?? '') < since : state !== 'unproven' && state !== 'silent';
   return html`
     ${stated(badge, text)}
     ${seenBy < of.processes && state !== 'up' && html` <span class="note">in ${seenBy} of ${of.processes} workers</span>`}
-    ${state !== 'unproven' && state !== 'silent' && html` since <${When} at=${since} />`}
+    ${hasSince && html` since <${When} at=${since} />`}
     ${reason !== undefined && html`<br /><span class="wordy">${reason}</span>`}
   `;
 }

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { DecisionReport, FoundAnswer, KeysAnswer, KeyView, RequestsAnswer, RequestView } from '../api/answers.ts';
-import { firstFilled, isSameName, partsOf, revokedKeys, timesInWords, withTimes } from '../clients.ts';
+import { firstFilled, isSameName, lacksOlder, partsOf, revokedKeys, timesInWords, withTimes } from '../clients.ts';
 import { ApiError, bodyOf, isKeyId, keyPath, usePolled } from './api.ts';
 import { addressOf } from './page-names.ts';
 import {
@@ -187,7 +187,10 @@ export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty
   return html`
     ${value !== undefined && value.missing.length > 0 && html`<p class="notice wordy" role="status">This list is incomplete. These gateways did not respond: ${value.missing.join(', ')}.</p>`}
     <${Table} label=${label} columns=${hasKeys ? WITH_KEYS : COLUMNS} rows=${rows} fault=${fault} idOf=${idOf} empty=${empty} more=${more} />
-    <p class="note" role="status">${isStill && 'While a request is open, the list is not updated.'}</p>
+    <p class="note" role="status">
+      ${isStill && 'While a request is open, the list is not updated. '}
+      ${value !== undefined && lacksOlder(value.requests, value.since, asked.from) && `Requests before ${clockToSecond(value.since)} may be missing, because a gateway or worker started then.`}
+    </p>
     ${pages && html`<${Pager} route=${pages} next=${value?.next} />`}
   `;
 }
@@ -240,10 +243,13 @@ function Again({ at, keyId, outcome }: { at: string; keyId: string; outcome: Req
   if (fault instanceof ApiError && fault.status === 404) return 'The key has been revoked since.';
   if (key?.state === 'banned') return `The key is banned ${runningBan(key)}.`;
   if (key !== undefined && key.state !== 'active') return `The key is ${key.state} now.`;
-  if (key?.buckets !== undefined && key.buckets.minute.remaining > 0 && key.buckets.day.remaining > 0)
+  const { buckets, waitSeconds } = key ?? {};
+  // Clients that wait in line soon take a single token.
+  if (buckets !== undefined && Math.min(buckets.minute.remaining, buckets.day.remaining) > (waitSeconds ? 1 : 0))
     return 'Requests with the key work again now.';
   if (key !== undefined && outcome === 'banned') return 'The ban has ended.';
-  if (Date.parse(at) <= Date.now()) return 'That time has passed.';
+  if (Date.parse(at) <= Date.now())
+    return `That time has passed.${waitSeconds ? ` A request refused now would wait ${counted(waitSeconds, 'second')}.` : ''}`;
   return outcome === 'banned'
     ? `Unless it is lifted, the ban ends ${relative(at)}.`
     : `Requests work again ${relative(at)}.`;

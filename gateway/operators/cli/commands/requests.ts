@@ -3,7 +3,7 @@ import { InvalidArgumentError } from 'commander';
 import { boundedMap } from '../../../../shared/bounded-map.ts';
 import { isKeyId } from '../../../limiter/credential.ts';
 import type { ActivityView, RequestsAnswer, RequestView } from '../../api/answers.ts';
-import { revokedKeys, timesInWords } from '../../clients.ts';
+import { lacksOlder, revokedKeys, timesInWords } from '../../clients.ts';
 import { AdminError } from '../admin-client.ts';
 import type { Command } from '../command.ts';
 import { banNote, findKey } from '../key.ts';
@@ -109,9 +109,11 @@ const REVOKED: Kind<Named & Pick<ActivityView, 'at'>> = {
 async function list(session: Session, filters: Filters, most: number, hasReasons: boolean): Promise<void> {
   const [found, silent] = [[] as RequestView[], new Set<string>()];
   const asked = { ...filters, limit: String(Math.min(most, MOST_A_CALL)) };
+  let since = '';
   for await (const page of session.parts<RequestsAnswer>('/requests', asked)) {
     found.push(...page.requests);
     for (const one of page.missing) silent.add(one);
+    since = page.since;
     if (found.length >= most) break;
   }
   const [requests, missing] = [found.slice(0, most), [...silent]];
@@ -119,7 +121,11 @@ async function list(session: Session, filters: Filters, most: number, hasReasons
     session.printNote(
       `Note: these gateways did not respond, so their requests are missing: ${harmless(missing.join(', '))}.`,
     );
-  session.print({ requests, missing }, () => {
+  if (lacksOlder(requests, since, filters.from))
+    session.printNote(
+      `Note: requests before ${timeText(since, process.stderr)} may be missing, because a gateway or worker started then.`,
+    );
+  session.print({ requests, missing, since }, () => {
     const [only, ...others] = requests;
     if (only === undefined) return 'No recent request matches.';
     return others.length === 0 ? describeRequest(only) : describeRequests(requests, hasReasons);
