@@ -26,7 +26,7 @@ const ADDRESS_LIMITED = new HttpError(
 function forbidden(wanted: Scope, own: Scope): HttpError {
   return new HttpError(
     'insufficient_scope',
-    `This request needs the scope ${wanted}, but this API key has only the scope ${own}.`,
+    `This request needs the ${wanted} scope, but this API key has only the ${own} scope.`,
     { headers: ['WWW-Authenticate', 'Bearer error="insufficient_scope"'] },
   );
 }

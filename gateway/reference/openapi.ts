@@ -84,7 +84,7 @@ function operationOf(route: GatewayRoute): Operation {
     tags: [tag],
     summary,
     description:
-      route.scope === undefined ? description : `${description}\n\nThe key needs the scope \`${route.scope}\`.`,
+      route.scope === undefined ? description : `${description}\n\nThe key needs the \`${route.scope}\` scope.`,
     ...(route.deprecation && { deprecated: true }),
     parameters,
     ...(body && { requestBody: { required: true, description: summary, content: body } }),

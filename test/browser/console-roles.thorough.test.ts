@@ -61,7 +61,7 @@ test('every button that a viewer may not use is disabled and names the required 
   const page = await openAs('viewer');
   const { refused, usable } = await buttonsOf(page);
   expect(usable.filter((name) => !FREE_TO_ALL.includes(name))).toEqual([]);
-  const why = (needs: string) => `This needs the role ${needs}. Your token has the role Viewer.`;
+  const why = (needs: string) => `This needs the ${needs} role. Your token has the Viewer role.`;
   expect(refused).toEqual(
     [
       ...['Access: Revoke', 'Access: Create token'].map((name) => `${name}: ${why('Admin')}`),
@@ -89,7 +89,7 @@ test('every button that a viewer may not use is disabled and names the required 
 
 test('an operator may change everything except access', async () => {
   const { refused, usable } = await buttonsOf(await openAs('operator'));
-  const why = 'This needs the role Admin. Your token has the role Operator.';
+  const why = 'This needs the Admin role. Your token has the Operator role.';
   expect(refused).toEqual([`Access: Create token: ${why}`, `Access: Revoke: ${why}`]);
   expect(usable).toEqual(expect.arrayContaining(['Issue a key', 'Edit', 'Revoke', 'Roll back']));
 });

@@ -141,7 +141,7 @@ test('giving a colleague read-only access takes 3 clicks', async () => {
   await colleague.page.getByRole('heading', { name: 'only looked at' }).waitFor();
   const ban = colleague.page.locator('.page-head').getByRole('button', { name: 'Ban', disabled: true });
   await ban.waitFor();
-  expect(await ban.getAttribute('title')).toBe('This needs the role Operator. Your token has the role Viewer.');
+  expect(await ban.getAttribute('title')).toBe('This needs the Operator role. Your token has the Viewer role.');
   await visit(colleague.page, '/console/activity');
   await rowOf(colleague.page, 'Audit log', 'Token created').first().waitFor();
 });

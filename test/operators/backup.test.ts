@@ -379,7 +379,7 @@ test('a viewer can make a backup and gets a note that it is not recorded', async
   const { token } = await tokenFor(stack, 'viewer');
   const { code, out, err } = await ctlWith({ ...operatorOf(stack), ADMIN_TOKEN: token }, 'backup');
   expect([code, out.trimEnd().split('\n').at(-1)]).toEqual([0, '{"end":true,"keys":1}']);
-  expect(err).toContain('The gateway could not record this backup: This needs the role operator');
+  expect(err).toContain('The gateway could not record this backup: This needs the operator role');
   expect(await madeAt(stack)).toBe(0);
 });
 

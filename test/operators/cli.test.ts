@@ -112,7 +112,7 @@ test('ctl tokens creates, lists and revokes tokens, and the name of a token is t
   expect((await ctlWith(asAnn, 'keys', 'create', '--plan', 'free', '--name', 'a')).code).toBe(0);
   expect((await ctl(stack, 'activity', '--actor', 'ann')).out).toContain('key.create');
   const beyond = await ctlWith(asAnn, 'tokens', 'revoke', id, '--yes');
-  expect(beyond).toMatchObject({ code: 1, err: 'This needs the role admin; the token has the role operator.\n' });
+  expect(beyond).toMatchObject({ code: 1, err: 'This needs the admin role; the token has the operator role.\n' });
 
   expect((await ctl(stack, 'tokens', 'revoke', id)).code).toBe(5);
   const revoked = await ctl(stack, 'tokens', 'revoke', id, '--yes');

@@ -30,7 +30,7 @@ test('the OpenAPI document of the admin API is served to operators and contains 
 test('an operation of each kind is described with its role, parameters and bodies', () => {
   const { paths, components } = describeOperations(ROUTES);
   const { get, post } = paths['/keys'] ?? {};
-  expect(get?.description).toBe('Needs the role viewer.');
+  expect(get?.description).toBe('Needs the viewer role.');
   expect(get?.parameters).toContainEqual({
     name: 'limit',
     in: 'query',
@@ -38,13 +38,13 @@ test('an operation of each kind is described with its role, parameters and bodie
     description: 'The maximum number of entries.',
     schema: { type: 'integer', minimum: 1, maximum: 100, default: 100 },
   });
-  expect(post?.description).toBe('Needs the role operator.');
+  expect(post?.description).toBe('Needs the operator role.');
   expect(post?.parameters.map((one) => 'name' in one && one.name)).toEqual(['author', 'reason']);
   expect(components.schemas.CreateKeyBody).toMatchObject({ required: ['name', 'plan'], additionalProperties: false });
   expect(Object.keys(post?.responses ?? {})).toEqual(
     expect.arrayContaining(['201', '400', '401', '403', '409', '413']),
   );
-  expect(paths['/tokens']?.post?.description).toBe('Needs the role admin.');
+  expect(paths['/tokens']?.post?.description).toBe('Needs the admin role.');
 });
 
 test('each operation refuses an undescribed parameter and names those that it accepts', async () => {

@@ -38,7 +38,7 @@ const NEEDED: Readonly<Record<string, Role>> = Object.fromEntries(
 );
 
 describe.for(bothStacks(url))('with %s', ([, environment]) => {
-  test.for(ROLES)('the role %s may call its operations; all others get 403 and change nothing', async (role) => {
+  test.for(ROLES)('the %s role may call its operations; all others get 403 and change nothing', async (role) => {
     const stack = await startStack(environment);
     const id = await issueId(stack);
     const { token } = await tokenFor(stack, role);

@@ -135,7 +135,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     const refused = await write(stack, reader.key);
     expect(refused.json).toEqual({
       code: 'insufficient_scope',
-      message: 'This request needs the scope write, but this API key has only the scope read.',
+      message: 'This request needs the write scope, but this API key has only the read scope.',
       status: 403,
     });
     expect(refused.headers['www-authenticate']).toBe('Bearer error="insufficient_scope"');

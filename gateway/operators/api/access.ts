@@ -91,7 +91,7 @@ export class OperatorsAccess implements Access<Operator> {
   authorize({ role }: Operator, { method, needs }: { readonly method: string; readonly needs?: string }): void {
     const needed = roleFor(method, needs as Role);
     if (role !== undefined && includesRole(role, needed)) return;
-    throw new HttpError('forbidden', `This needs the role ${needed}; the token has the role ${role}.`);
+    throw new HttpError('forbidden', `This needs the ${needed} role; the token has the ${role} role.`);
   }
 
   /** @throws {HttpError} 403 */

@@ -150,7 +150,7 @@ function operationOf(route: AdminRoute): Operation {
     operationId: name,
     tags: [tagOf(path)],
     summary,
-    description: `Needs the role ${roleFor(method, needs)}.`,
+    description: `Needs the ${roleFor(method, needs)} role.`,
     parameters: [...inPath, ...queryParameters(route), ...(isVersioned && method === 'PATCH' ? [IF_MATCH] : [])],
     ...(body && {
       requestBody: {

@@ -18,8 +18,8 @@ const describeApi = operation({ answer: z.looseObject({ openapi: z.string() }) }
 );
 
 /**
- * The operations of the admin API, from which the OpenAPI document is generated. By default, reading requires the role
- * viewer, and everything else the role operator.
+ * The operations of the admin API, from which the OpenAPI document is generated. By default, reading requires the
+ * viewer role, and everything else the operator role.
  */
 export const ROUTES: readonly AdminRoute[] = [
   row('GET /admin/openapi.json', 'This description of the API', { describeApi }),

@@ -206,7 +206,7 @@ export function ActionButton({ kind, needs = 'operator', of, onClick, children }
   const content = html`${children}${of !== undefined && html`<span class="unseen"> ${of}</span>`}`;
   if (caller === undefined || includesRole(caller.role, needs))
     return html`<button type="button" class=${kind} onClick=${onClick}>${content}</button>`;
-  const why = `This needs the role ${roleInWords(needs)}. Your token has the role ${roleInWords(caller.role)}.`;
+  const why = `This needs the ${roleInWords(needs)} role. Your token has the ${roleInWords(caller.role)} role.`;
   return html`<button type="button" class=${kind} aria-disabled="true" title=${why}>${content}</button>`;
 }
 

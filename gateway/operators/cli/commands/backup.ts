@@ -25,7 +25,7 @@ last.
 
 The last line has the number of keys: a file without that line was cut off. --resume reads one file and writes another;
 the two must not be the same. The gateway records the time of a complete backup, for the alert GatewayBackupMissing;
-this requires the role operator. With --json, the number of keys is also written to standard error.
+this requires the operator role. With --json, the number of keys is also written to standard error.
 
 A key that no restore would accept, for example because it was edited by hand, is left out and listed on standard error
 with the reason. The command then exits with 1, and the gateway does not record the backup.
