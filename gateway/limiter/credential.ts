@@ -3,8 +3,8 @@ import { crc32 } from 'node:zlib';
 import { addressDigits, isWithin } from './networks.ts';
 
 /**
- * API keys: `as_<id>_<secret><check>`. The id is public and may appear in logs. The secret is 190 bits from a CSPRNG.
- * The check is a CRC-32 of everything before it, so a mistyped or invented key is refused locally.
+ * API keys: `as_<id>_<secret><checksum>`. The id is public and may appear in logs. The secret is 190 bits from a
+ * CSPRNG. The checksum is a CRC-32 of everything before it, so a mistyped or invented key is refused locally.
  */
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
@@ -40,7 +40,7 @@ export const credentialOf = (id: string, digest: string, use = NO_USE): Credenti
   use,
 });
 
-/** Parses a well-formed key with a correct check. @returns undefined for any other string */
+/** Parses a well-formed key with a correct checksum. @returns undefined for any other string */
 export function parseApiKey(text: string, use = NO_USE): Credential | undefined {
   if (!API_KEY.test(text) || text.slice(CHECK_START) !== checkOf(text.slice(0, CHECK_START))) return undefined;
   return credentialOf(text.slice('as_'.length, SECRET_START - 1), digestOf(text.slice(SECRET_START, CHECK_START)), use);
@@ -60,7 +60,7 @@ export function redact(text: string, secret: RegExp, decoded: RegExp): string {
   return shown === plain ? text : shown;
 }
 
-/** Whether a string contains a complete key with a correct check, even if it is encoded. */
+/** Whether a string contains a complete key with a correct checksum, even if it is encoded. */
 export const holdsApiKey = (text: string): boolean =>
   (text.includes('as_') || text.includes('%')) &&
   (decode(text).match(WHOLE_API_KEY) ?? []).some((found) => parseApiKey(`a${found}`) !== undefined);

@@ -15,7 +15,8 @@ export const TAG_NAME = new RegExp(`^${NAME}$`);
 export const TAG_NAME_RULE = 'at most 64 letters, digits, _, . and -, and begins with a letter or digit';
 /** A value must not look like the next tag, so that lists of tags and filters can be parsed. */
 export const TAG_VALUE = new RegExp(`^(?=[^\\p{Cc}\\p{Cs}\\p{Zl}\\p{Zp}]{1,64}$)(?!.*${NEXT})\\S(?:.*\\S)?$`, 'u');
-export const TAG_VALUE_RULE = '1 to 64 characters, without control characters, spaces at its ends, or “, name=”';
+export const TAG_VALUE_RULE =
+  '1 to 64 characters, without control characters, leading or trailing spaces, or “, name=”';
 const BETWEEN = new RegExp(`(?=${NEXT}),\\s*`);
 
 /** Undefined for an invalid string. */

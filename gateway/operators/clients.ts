@@ -82,7 +82,7 @@ export async function revokedKeys(ask: Ask<ActivityAnswer>, target: string): Pro
   return [...new Map(activity.toReversed().map((entry) => [entry.target, entry])).values()].toReversed();
 }
 
-/** Whether two names count as the same for a search: case and blanks at the ends do not matter. */
+/** Whether two names count as the same for a search: case, and spaces at the start and end, do not matter. */
 export const isSameName = (one: string, other: string): boolean =>
   one.trim().toLowerCase() === other.trim().toLowerCase();
 
@@ -117,7 +117,7 @@ const largestFirst = (a: Omit<UsageSum, 'keys'>, b: Omit<UsageSum, 'keys'>): num
 export type Trial = Omit<TrialAnswer, 'next'> & { readonly isWhole: boolean };
 
 /**
- * Reports, by key, how much other limits of a plan would have refused, most refusals first.
+ * Reports how many requests of each key a plan would have refused with other limits, most refusals first.
  * @param most the maximum number of parts to read
  */
 export async function readTrial(ask: Ask<TrialAnswer>, plan: string, most = Number.POSITIVE_INFINITY): Promise<Trial> {

@@ -55,7 +55,7 @@ interface Framed {
 
 const STATUS_LINE = 'HTTP/1.1 ';
 const END_OF_HEAD = Buffer.from('\r\n\r\n');
-/** Status line and field lines (RFC 9112 §4, §5), without obsolete forms such as folding or blanks before a colon. */
+/** Status line and field lines (RFC 9112 §4, §5), without obsolete forms such as folding or spaces before a colon. */
 const HEAD = /^HTTP\/1\.1 [1-5]\d\d(?: [\t\x20-\x7e\x80-\xff]*)?(?:\r\n[!#$%&'*+.^_`|~\w-]+:[\t\x20-\x7e\x80-\xff]*)*$/;
 const CHUNK_SIZE = /^[0-9A-Fa-f]{1,6}$/;
 

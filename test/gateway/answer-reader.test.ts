@@ -49,8 +49,8 @@ test.for(LARGEST)('a response with %s is read completely', ([, text, body]) => {
 
 const HEADERS: [what: string, line: string, name: string, value: string][] = [
   ['an empty value', 'X:', 'X', ''],
-  ['a blank value', 'X: \t ', 'X', ''],
-  ['blanks around its value', 'X: \t a \t b\t ', 'X', 'a \t b'],
+  ['a value of whitespace only', 'X: \t ', 'X', ''],
+  ['whitespace around its value', 'X: \t a \t b\t ', 'X', 'a \t b'],
   ['every visible character in its value', `X: ${VISIBLE}`, 'X', VISIBLE],
   ['every byte beyond ASCII in its value', `X: ${OBS_TEXT}`, 'X', OBS_TEXT],
   ['no-break spaces around its value, which trim() would remove', 'X: \xa0a\xa0', 'X', '\xa0a\xa0'],
@@ -130,7 +130,7 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
       .map((version) => [named(version), withStatus(`${version} 200 OK`)] as const),
     ['CR LF before it', `\r\n${withLength('2')}`],
     ['LF before it', `\n${withLength('2')}`],
-    ['a blank before it', ` ${withLength('2')}`],
+    ['a space before it', ` ${withLength('2')}`],
     ['a byte order mark before it', `\xef\xbb\xbf${withLength('2')}`],
     ['a request in its place', 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'],
     ['an SSH greeting in its place', 'SSH-2.0-OpenSSH_9.6\r\n'],

@@ -166,7 +166,7 @@ function answerOf(client: Client, method: Dispatcher.HttpMethod): Promise<ReadBy
 }
 
 /**
- * Removes blanks after a length or a coding. llhttp refuses them or overlooks the chunks, contrary to RFC 9110 §5.5.
+ * Removes whitespace after a length or a coding. llhttp refuses it or overlooks the chunks, contrary to RFC 9110 §5.5.
  */
 const tidy = (bytes: Buffer): Buffer =>
   Buffer.from(bytes.toString('latin1').replaceAll(/((?:-length|-encoding):[^\r]*?)[\t ]+\r\n/gi, '$1\r\n'), 'latin1');

@@ -43,7 +43,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     expect(await tagsOf(stack, await stack.issueKey({ tags: {} }))).toBeUndefined();
   });
 
-  test('the audit log has each change to tags with old and new values, but no update without effect', async () => {
+  test('the audit log has each change to tags with old and new values, but omits updates without effect', async () => {
     const key = await stack.issueKey({ tags: { env: 'prod', customer: 'acme' } });
     await change(stack, key, { tags: { customer: 'acme', env: 'test' } });
     await change(stack, key, { tags: { env: 'test', customer: 'acme' } });
@@ -133,7 +133,7 @@ const stack = await startStack();
 const shared = await startStack(withRedis);
 
 const NAME = 'at most 64 letters, digits, _, . and -, and begins with a letter or digit';
-const VALUE = '1 to 64 characters, without control characters, spaces at its ends, or “, name=”';
+const VALUE = '1 to 64 characters, without control characters, leading or trailing spaces, or “, name=”';
 const long = 'x'.repeat(65);
 
 test.for([
