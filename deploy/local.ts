@@ -167,7 +167,7 @@ async function launch(name: 'core' | 'gateway', own: NodeJS.ProcessEnv): Promise
   return addresses;
 }
 
-/** Passes on a service's error output, with the names that the core's HOST and PORT have here. */
+/** Passes on a service's error output. The core's HOST and PORT are renamed as in this program. */
 function passOn(name: string, faults: Readable): void {
   const lines = createInterface({ input: faults });
   const shown = (line: string) => (name === 'core' ? line.replaceAll(/\b(HOST|PORT)\b/g, 'CORE_$1') : line);

@@ -17,7 +17,7 @@ export const CheckResult = z.object({
 });
 export type CheckResult = Readonly<z.infer<typeof CheckResult>>;
 
-/** Whether something is wrong, or may be. */
+/** Whether something is, or may be, wrong. */
 export const isBad = ({ status }: Pick<CheckResult, 'status'>): boolean => status === 'fault' || status === 'unknown';
 
 export const good = (about: string, found: string): CheckResult => ({ about, status: 'good', found });

@@ -20,7 +20,7 @@ export function* migrate(database: 'sqlite' | 'postgres'): Transaction<void> {
   for (const name of readdirSync(folder).sort()) {
     const version = BigInt(Number.parseInt(name, 10));
     if (taken.includes(version)) continue;
-    // A database prepares one statement at a time.
+    // Neither database can prepare several statements at once.
     const statements = readFileSync(new URL(name, folder), 'utf8').split(/;\n/).slice(0, -1);
     for (const sql of statements) yield* query(sql);
     yield* query('INSERT INTO migrations VALUES ($1, $2, $3)', version, name, new Date().toISOString());

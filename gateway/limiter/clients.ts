@@ -37,7 +37,7 @@ export interface LocalDecisions {
    * @param owes whether the store must charge for the request later; false if it may already have done so
    */
   decide(credential: Credential, owes: boolean): Verdict | undefined | Promise<Verdict | undefined>;
-  /** Reads the status of a key without the store. Undefined as for `decide`. */
+  /** Reads the status of a key without the store. Undefined if `decide` would return undefined. */
   peek(credential: Credential): Verdict | undefined | Promise<Verdict | undefined>;
 }
 

@@ -407,7 +407,7 @@ local function decide(key, digest, count, wanted, address, charge)
   if charge then
     local admitted_there, owed, before = charge[1] + charge[6], charge[1], minute_tokens
     if reset_at and charge[5] <= reset_at then owed = 0 end
-    -- Each gateway gave out its own retry times, so clients of several gateways return together.
+    -- Each gateway assigned retry times on its own, so clients of different gateways may retry at the same moment.
     if charge[4] > now then full_at = max(full_at, min(charge[4], now + LONGEST_LINE)) end
     -- A full bucket, or one that lacks only the token of one late request, has overflowed. If it is not full, other
     -- gateways may have taken the tokens that this one counted as refilled.

@@ -6,7 +6,7 @@ import type { Credential } from './credential.ts';
 import type { BucketState, LimitStatus, Unauthorized } from './limiter.ts';
 import { NO_REFUSALS, nextPlace, patienceOf, type Refusals, refusalsAt, withRefusal } from './refusals.ts';
 
-/** A refused credential is decided again after this time: its key may have been edited by hand. */
+/** A refused credential is checked again after this time, because its key may have been edited by hand. */
 const VERDICT_HOLDS = 5 * SECOND;
 const MAX_REFUSED = 20_000;
 

@@ -10,7 +10,7 @@ interface Field {
   readonly label: string;
   /** The text for `--help` and deploy/SETTINGS.md. */
   readonly help: string;
-  /** The default of a number, by plan. */
+  /** The default value of a numeric field, by plan. */
   readonly defaults?: { readonly [plan in PlanName]?: number };
   /** The bounds of a number: 1 and 10^9 if they are left out. */
   readonly least?: number;

@@ -250,7 +250,7 @@ function writeMember(member: Member, value: KeyRecord[Member]): string | undefin
 /** Each secret has a field named by its digest, so that a decision reads it with everything else. */
 const SECRET = 'secret:';
 
-/** A secret that may have been replaced. The rotation then sets its expiry, and `own` keeps the original one. */
+/** A secret that may have been replaced. The rotation then sets its expiry, and `own` keeps its original expiry. */
 export interface StoredSecret extends Secret {
   readonly own?: Pick<Secret, 'expiresAt'> | undefined;
 }

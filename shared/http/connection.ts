@@ -288,7 +288,7 @@ export class Connection {
   }
 }
 
-/** Handles the requests of a server. Before that, adds each response to its connection. */
+/** Adds each response to its connection, then passes the request to `onRequest`. */
 export function handleRequests(
   server: Server,
   connections: ReadonlyMap<Socket, Connection | undefined>,

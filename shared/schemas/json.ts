@@ -15,7 +15,7 @@ export class JsonError extends Error {}
 
 const MAX_DEPTH = 32;
 const MAX_INT64_DIGITS = 19;
-/** Integers of up to this many digits are exact as a double. */
+/** Integers of up to this many digits are exact as doubles. */
 const EXACT_DIGITS = 15;
 const NUMBER = /-?(0|[1-9]\d*)(?:\.(\d+))?(?:[eE]([+-]?\d+))?/y;
 const WORD = /true|false|null/y;

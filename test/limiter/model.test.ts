@@ -155,7 +155,7 @@ const ALL_RULES = [
   'at the next token',
   'behind those in line',
   'beyond the places in line',
-  'beyond an hour of line',
+  'line longer than an hour',
   'a token before those in line',
   'line forgotten',
   'strikes forgotten',

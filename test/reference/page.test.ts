@@ -151,7 +151,7 @@ test('an address that keeps reading the reference is refused: browsers get a pag
   const bytes = reads.filter(({ status }) => status === 200).length * Number(reads[0]?.headers['content-length']);
   // The bound is a full allowance, plus the refill during these requests, plus one answer on credit.
   expect(bytes).toBeLessThan((4_000 / 60) * (60 + seconds) * 65_536 + 2_000_000);
-  // The allowance refills between requests; another answer on credit uses it up.
+  // The allowance refills between requests, so another large answer first uses it up.
   const refusalFor = async (accept: string, path = '/docs/') => {
     for (;;) {
       await send(large, { method: 'HEAD' });

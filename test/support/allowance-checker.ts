@@ -58,9 +58,10 @@ function excesses(requests: readonly Observed[], { capacity, windowMs }: Allowan
 }
 
 /**
- * The minimum number of requests to which a client was entitled, given when it sent them. Refill begins no later than
- * the first answer, and each decision is made after its request was sent. A refused request shows that at least the
- * number counted here had been admitted by then, so the bound holds in whatever order the decisions were made.
+ * The minimum number of requests that had to be admitted, computed from the times at which they were sent. Refill
+ * begins no later than the first answer, and each decision is made after its request was sent. A refused request shows
+ * that at least the number counted here had been admitted by then, so the bound holds in whatever order the decisions
+ * were made.
  */
 function leastAllowance(requests: readonly Observed[], { capacity, windowMs }: Allowance): number {
   const first = Math.min(...requests.map(({ answeredAt }) => answeredAt));

@@ -9,7 +9,8 @@ export function serverErrors(metrics: Scrape, service: 'gateway' | 'gateway_admi
 
 /**
  * Returns the inconsistencies in a gateway's counts. Every request must be counted once, with or without a decision.
- * Each decision that is counted as shared must have been made by Redis, except on cached bans and refused credentials.
+ * Each decision that is counted as shared must have been made by Redis, except those on cached bans and refused
+ * credentials.
  */
 export function miscounted(metrics: Scrape): string[] {
   const count = (name: string, labels = {}) => metrics.sum(name, labels) ?? 0;

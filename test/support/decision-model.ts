@@ -311,7 +311,7 @@ export class ModelKey {
     const [places, hour] = [15n * minute * slower.tokenTime, BigInt(HOUR)];
     const end = now + (places < hour ? places : hour);
     const behind = lineUntil + slower.tokenTime;
-    if (behind > end) this.#met.add(places < hour ? 'beyond the places in line' : 'beyond an hour of line');
+    if (behind > end) this.#met.add(places < hour ? 'beyond the places in line' : 'line longer than an hour');
     const inLine = behind < end ? behind : end;
     this.#met.add(inLine > token ? 'behind those in line' : 'at the next token');
     return inLine > token ? inLine : token;

@@ -12,8 +12,8 @@ import { startWorkers } from './workers.ts';
 /** Gateways with faults of their own, in their Redis or in their plans. */
 
 /**
- * A gateway whose keys are damaged by hand and lost. At the same time, a secret is used from outside its networks, and
- * then the backup is too old.
+ * A gateway with one key that is damaged by hand, then lost. Meanwhile, a secret is used from outside its networks, and
+ * later the backup is too old.
  */
 export async function gatewayWithBadKeys({ url, redis }: { url: string; redis: Redis }): Promise<Patient[]> {
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });

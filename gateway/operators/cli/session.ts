@@ -52,8 +52,8 @@ export class Session {
   }
 
   /**
-   * Reduces a whole key to its id. No secret is sent.
-   * @param instead what to use the next time; empty if the text is not in the shell's history
+   * Reduces a whole key to its id, so that no secret is sent. Prints a note if a secret was removed.
+   * @param instead what the note recommends for next time; empty for text that was not typed in a shell: no note
    * @throws {AdminError} for a secret without the id of its key
    */
   withoutSecret(given: string, instead = 'the id'): string {

@@ -31,7 +31,7 @@ export const runDecide = (
   onText = () => {},
 ): Promise<string[]> =>
   send(redis, 'evalsha', SHA, keyCount, parameters).catch((fault: Error) => {
-    // Any other fault may mean that the script ran.
+    // After any other fault, the script may have run.
     if (!fault.message.startsWith('NOSCRIPT ')) throw fault;
     onText();
     return send(redis, 'eval', TEXT, keyCount, parameters);

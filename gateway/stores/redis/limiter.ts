@@ -192,7 +192,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     });
   }
 
-  /** Repeats a question that Redis could not decide. From now on, calls include scope and address for this secret. */
+  /** Asks again, because the secret is bound. From now on, calls for this secret include scope and address. */
   #askAgain(question: Question): void {
     this.#bound.set(question.credential.cacheKey, true);
     if (question.isOpen) this.#waiting.push(question);

@@ -14,7 +14,7 @@ const answersOf = (question: string): string => `gateway:answers:{${question}}`;
 const LOOK_EVERY_MS = 250;
 /** How often a gateway reports that it polls. If it hangs, others show this time as its last sign of life. */
 const LISTED_EVERY_MS = 1_000;
-/** A gateway that has not polled for this long counts as stopped. The time is long enough for one that only hangs. */
+/** A gateway that has not polled for this long counts as stopped. A gateway that only hangs for a while does not. */
 const FORGOTTEN_AFTER_SECONDS = 300;
 const EXPIRES_SECONDS = 30;
 const MOST_QUESTIONS = 16;

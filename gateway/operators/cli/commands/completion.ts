@@ -79,7 +79,7 @@ interface Word {
 
 /** A place on the command line: after the program, a group or a command. */
 interface Place {
-  /** The words that lead to it, such as ` keys list`; empty after the program. */
+  /** The words before this place, such as ` keys list`; empty right after the program name. */
   readonly path: string;
   readonly words: readonly Word[];
   /** What its first two arguments stand for; undefined for anything else. */
