@@ -19,9 +19,9 @@ const MAX_WAITING = 1_000;
 /**
  * Limits decisions on unverified keys by address. An address pays from an allowance for each new credential that
  * matches no key. A credential that was refused recently is refused again without a decision, so a client with an
- * invalid key costs its neighbours nothing. No more decisions run at once than the address could pay for if all its
- * keys were invalid; the others wait. Requests without a key have their own allowance, so they never delay the decision
- * on a new key.
+ * invalid key costs its neighbours nothing. No more decisions run concurrently than the address could pay for if
+ * all its keys were invalid; the others wait. Requests without a key have their own allowance, so they never delay the
+ * decision on a new key.
  */
 export class Newcomers {
   readonly #clients: Pick<Clients, 'hasChangedSince'>;

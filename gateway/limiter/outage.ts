@@ -205,7 +205,7 @@ export interface Charger {
 const FATES = ['charged', 'forgiven', 'unknown'];
 
 const EVERY_MS = 250;
-/** Calls that run at once if each of them can charge only one key. */
+/** The number of concurrent calls if each can charge only one key. */
 const CALLS_AT_ONCE = 8;
 
 /**

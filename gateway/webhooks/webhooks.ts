@@ -111,7 +111,7 @@ export class Webhooks {
     this.#events.delete(event);
   }
 
-  /** Lets a few attempts run at once. The others wait in line. */
+  /** Lets a few attempts run concurrently. The others wait in line. */
   async #inTurn<T>(attempt: () => Promise<T>): Promise<T> {
     if (this.#sending < AT_ONCE) this.#sending += 1;
     else await new Promise<void>((resolve) => this.#line.push(resolve));

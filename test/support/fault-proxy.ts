@@ -3,12 +3,12 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cleanUp } from './clean-up.ts';
 
-/** A network fault. All except `half-open` affect new connections and, at once, open ones. */
+/** A network fault. All except `half-open` affect open connections too, immediately. */
 export type Fault =
   | { readonly kind: 'pass' }
-  /** Requests arrive at once. Each piece of a reply is delayed by `ms`, in order. */
+  /** Requests arrive without delay. Each piece of a reply is delayed by `ms`, in order. */
   | { readonly kind: 'delay'; readonly ms: number }
-  /** Requests arrive at once. Replies wait for the end of the fault. */
+  /** Requests arrive without delay. Replies wait for the end of the fault. */
   | { readonly kind: 'hold' }
   /** Every connection is reset. New ones are reset as soon as they are open. */
   | { readonly kind: 'reset' }

@@ -161,7 +161,7 @@ export function warningsOf({ minute, day, ban_after, ban_grace_seconds, mode }: 
     warnings.push('ban_after is over eight times the minute limit: one burst per minute can get a key banned.');
   if (ban_grace_seconds === 0)
     warnings.push(
-      'without a grace period, a key whose clients respect Retry-After is banned if enough of their requests are refused at once.',
+      'without a grace period, a key whose clients respect Retry-After is banned if enough of their requests are refused at the same time.',
     );
   return warnings;
 }
