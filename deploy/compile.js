@@ -7,7 +7,7 @@ import { enableCompileCache } from 'node:module';
 import { join } from 'node:path';
 
 const ROOT = join(import.meta.dirname, '..');
-/** Files that do work when they are imported, and files that are not for Node or not part of a service. */
+/** Files that start something when imported, and files that are not for Node or not part of a service. */
 const LEFT_OUT = /\/(?:main|help)\.ts$|^gateway\/operators\/(?:cli|console)\//;
 
 enableCompileCache(join(ROOT, 'node_modules/.cache/compiled'));

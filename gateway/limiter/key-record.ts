@@ -157,7 +157,7 @@ export interface KeyState {
    * The time of the last decision for each secret, by the secret's id and to the minute. Can include removed secrets.
    */
   readonly used: Readonly<Record<string, number>>;
-  /** An operator's reason for a ban, and the end of that ban. It does not apply to a ban that ends at another time. */
+  /** An operator's reason for a ban, with the end of that ban. The reason applies only to a ban with this end. */
   readonly banReason?: BanReason | undefined;
 }
 

@@ -240,8 +240,8 @@ export const ERROR_RESPONSES: ReadonlyMap<number, ErrorResponse> = new Map(
 );
 
 /**
- * Describes a response for each status of some errors.
- * @param headersOf returns the headers of a response with a status
+ * Describes the responses for the given errors, one per status.
+ * @param headersOf returns the headers of the responses with a given status
  */
 export function errorResponses(
   codes: readonly AnyErrorCode[],

@@ -295,7 +295,7 @@ function plansTable(plans: PlanTable): string {
   return rows.map((cells) => `<tr>${cells.join('')}</tr>`).join('\n');
 }
 
-/** Explains the waiting times by the numbers of the first plan. */
+/** Explains the waiting times with the limits of the first plan. */
 function workedExample({ free: { minute = 1, day = 1 } }: PlanTable): string {
   const [perMinute, perDay] = [60 / minute, 86_400 / day];
   const seconds = (value: number) => (Number.isInteger(value) ? number(value) : value.toFixed(1));

@@ -79,7 +79,7 @@ export function watchEdits(
     missing.set(id, since);
     if (Date.now() - since < withoutDataMs) return;
     missing.delete(id);
-    // A place added by hand has whole seconds.
+    // A person who adds a key to the list types whole seconds.
     const wasKey = !Number.isInteger(createdAt) || (await isInAuditLog(id));
     const entry = wasKey
       ? byHand('key.revoke', id, 'Its data is gone.')

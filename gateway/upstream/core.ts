@@ -80,7 +80,7 @@ const KEEP_ALIVE_MS = 4_000;
 
 /** The maximum depth of a wire whose responses flow, so that one slow response delays no more reads than this. */
 const DEPTH = 64;
-/** A read avoids wires whose responses do not flow. It tries this many first, so that one write sends many requests. */
+/** A read considers only this many wires at first, so that one write carries many requests. It avoids stalled ones. */
 const FEW = 4;
 /** A read prefers wires that have waited for a response for less than this, so that few queue behind a slow one. */
 const FRESH_MS = 3;

@@ -8,7 +8,7 @@ import { goodAnswer } from '../support/misbehaving-core.ts';
  * Tests a core that dies at any byte of a response. The response is either alone on its connection or between others.
  */
 
-/** An id for the longest response in this test. In shorter responses, several cuts are at the first byte. */
+/** The longest id, for the longest response. A cut beyond the start of a shorter response is made at its first byte. */
 const ID = 'an id has 36 characters, as this has.9999999999999999';
 
 const deaths = ['content-length', 'chunked'].flatMap((framing) =>

@@ -37,7 +37,7 @@ function strainOf({ roomy, causedAt }: Observation): number {
   return Math.max(1, waitOf(roomy.filter(sentFrom(0, causedAt)), 0.5) / USUAL_MS);
 }
 
-/** The time from `from` until a request is sent that is again decided by Redis. */
+/** The time from `from` until the first request is sent on which Redis decides again. */
 function sharedAgainAfter({ roomy }: Observation, from: number): number {
   return (roomy.filter(sentFrom(from)).find(inMode('shared'))?.sentAt ?? Infinity) - from;
 }

@@ -132,7 +132,7 @@ test.for([
   ['after', spoil, loseAll],
   ['partly after', spoil, loseOne],
 ] as const)(
-  'a gateway restores the kept copy of the plans if this copy is lost %s an invalid value is stored',
+  'a gateway restores its kept copy of the plans if the copy is lost %s an invalid value is stored',
   async ([, one, two]) => {
     const { stack, key, restart } = await fresh(62);
     await one();

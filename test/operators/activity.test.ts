@@ -150,7 +150,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect(await activityOf(stack, '?actor=unknown&limit=2')).toHaveLength(2);
   });
 
-  test('audit entries are found by time and name their key, even after it is revoked', async () => {
+  test('audit entries can be searched by time, and name their key even after it is revoked', async () => {
     const stack = await fresh(environment);
     const ids: string[] = [];
     for (const name of ['first', 'second', 'third']) ids.push(await issueId(stack, { name }));

@@ -228,7 +228,7 @@ test('a reader that closes the pipe without reading causes no error', async () =
 const PLANS = 'Allowed choices are free, pro, business, enterprise.';
 const NO_ID = '000000000000';
 
-/** What operators set. What changes with time is left out: buckets, and the wait in line. */
+/** What operators have set, without what changes over time: buckets, and the wait in line. */
 const everything = async () => {
   const [keys, ...others] = await Promise.all(
     ['/keys', '/plans', '/tokens', '/activity'].map((path) => stack.admin('GET', path)),

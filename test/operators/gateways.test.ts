@@ -35,7 +35,7 @@ async function findingsOn({ admin }: Workers) {
 test('even a lone /readyz reports another gateway that hangs', async () => {
   await eventually(detail).toBeUndefined();
   const pid = there.child.pid as number;
-  // Gateways report that they run once a second. This is longer than a few reports.
+  // Gateways report once a second that they are running. This is long enough for a few reports.
   await sleep(3_500);
   signalAll(pid, 'SIGSTOP');
   const stoppedAt = Date.now();

@@ -18,7 +18,7 @@ export interface Fault {
 
 const DURATION_MS = 1_500;
 
-/** The number of core faults so far, because the cores fail in turn. */
+/** The number of core faults so far. The cores fail in turn, so it determines the next one. */
 let turn = 0;
 const nextCore = ({ cores }: Stage) => cores[turn++ % cores.length] as SoakProcess;
 

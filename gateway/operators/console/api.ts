@@ -127,7 +127,7 @@ function read(text: string): unknown {
 export const isKeyId = (text: string): boolean => /^[0-9A-Za-z]{12}$/.test(text);
 export const keyPath = (id: string): string => `/keys/${encodeURIComponent(id)}`;
 
-/** How many requests in a row must fail before this counts as trouble. */
+/** How many requests in a row must fail before the page reports it. */
 const MISSES = 2;
 
 /** The state of the gateway is polled continuously. It is unknown once a response has been missing for this long. */
@@ -169,7 +169,7 @@ function trouble(): Trouble | undefined {
   return [silent, streaks.get('unreadable')].find((streak) => streak !== undefined && streak.misses >= MISSES);
 }
 
-/** The same, kept current: a poll without a response does not render anything, so a timer does during trouble. */
+/** The same, kept current: a poll without a response does not render anything, so a timer does while requests fail. */
 export function useTrouble(): Trouble | undefined {
   const [, render] = useState<number>();
   useEffect(() => {

@@ -34,7 +34,10 @@ export function keyPlaces(redis: RedisConnection) {
     return inOrder.slice(0, limit);
   }
 
-  /** Returns at least a page after the cursor, or less at the end. Redis begins with all keys created at that time. */
+  /**
+   * Returns at least a page after the cursor, or less at the end. Redis first returns all keys with
+   * the cursor's time of creation, even those before the cursor.
+   */
   async function page(set: string, { after, offset = 0, limit, newestFirst = false }: KeyListQuery) {
     const isBehind = (cursor: KeyCursor) =>
       after === undefined || (newestFirst ? compareCursors(cursor, after) < 0 : compareCursors(cursor, after) > 0);

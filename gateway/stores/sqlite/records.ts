@@ -162,7 +162,7 @@ export class Log {
     this.#sql = logStatements(database);
   }
 
-  /** Adds an entry, unless it repeats a recent one that is the newest about its target. */
+  /** Adds an entry, unless it repeats the newest entry about its target and that entry is recent. */
   add(entry: LogEntry): void {
     const { log, fields } = entry;
     if (canRepeat(entry) && this.#isRepeated(fields)) return;

@@ -46,11 +46,11 @@ process.stdout.write(`${describeMachine()}\n\n`);
 say('at rest', (pid) => usageOf(pid).residentMegabytes);
 for (const connections of CONNECTIONS) {
   await runWrk({ url, connections, seconds: SECONDS, asks: listsOf([hot]) });
-  say(`at most, ${connections} connections`, most);
+  say(`peak, ${connections} connections`, most);
 }
 const sockets = await Promise.all(Array.from({ length: IDLE_CONNECTIONS }, () => connectTo(url)));
 await runWrk({ url, connections: CONNECTIONS[0] ?? 0, seconds: SECONDS, asks: listsOf([hot]) });
-say(`at most, with ${IDLE_CONNECTIONS} idle ones`, most);
+say(`peak, with ${IDLE_CONNECTIONS} idle ones`, most);
 for (const socket of sockets) socket.destroy();
 await postgres.stop();
 process.exit(0);
