@@ -203,7 +203,7 @@ export const readGatewaySettings = (environment: NodeJS.ProcessEnv, args?: reado
 /** How long a token from a file is used before the file is read again. */
 const TOKEN_AGE_MS = 1_000;
 
-/** The token that is sent to the core: the first of several. @returns undefined if none is set */
+/** The token that is sent to the core: the first one, if there are several. @returns undefined if none is set */
 export function coreTokenOf(settings: GatewaySettings, logger: Logger): (() => string | undefined) | undefined {
   if (settings.CORE_TOKEN === undefined && settings.secretFiles.CORE_TOKEN === undefined) return undefined;
   const tokens = currentSecret(GatewaySettings, settings, 'CORE_TOKEN', { logger, maxAgeMs: TOKEN_AGE_MS });

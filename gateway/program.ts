@@ -14,7 +14,7 @@ interface RoleOfProcess {
   readAgain(): GatewaySettings;
 }
 
-/** A worker's number, which its primary passes. */
+/** The number of this worker, as passed by its primary. */
 const number = Number(process.argv[2]);
 
 /**

@@ -37,7 +37,7 @@ export class Client {
   facts: { readonly facts: KeyFacts; readonly askedAt: number } | undefined;
   /** Requests with the key that take up capacity in the gateway (overload.ts). */
   inFlight = 0;
-  /** Until when the client's reads are expected to be slow, and responses to be large (upstream/call.ts). */
+  /** The times until which the client's reads are expected to be slow, and responses to be large (upstream/call.ts). */
   slowUntil = 0;
   largeUntil = 0;
   largePath = '';

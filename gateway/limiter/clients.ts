@@ -182,7 +182,7 @@ export class Clients implements LocalDecisions {
     return this.#isOutdated(inHand === undefined || inHand.isEvicted ? this.#peek(id) : inHand, askedAt);
   }
 
-  /** Remembers what the owner of a verified key may see, for store outages. */
+  /** Remembers the facts that the owner of a verified key may see, so that they are available in a store outage. */
   noteFacts(id: string, facts: KeyFacts | undefined, askedAt: number): void {
     const client = this.#find(id);
     if (client !== undefined) client.facts = facts && { facts, askedAt };

@@ -376,8 +376,8 @@ local function decide(key, digest, count, wanted, address, charge)
     local line_until, strikes_until, first_full = match(refusals, '^(%S+) (%S+) (%S+)$')
     line, strikes = time_of(line_until, now, shift), time_of(strikes_until, now, shift)
     full_at = max((read_time(first_full) or 0) - shift, 0)
-    -- If the limit was lowered by more than half, clients still return at the times that they got under the old limit.
-    -- No refusal bans the key until those times have passed.
+    -- If the limit was lowered by more than half, clients still retry at the times set under the old limit. No refusal
+    -- bans the key until those times have passed.
     if line > now and LOWERED * minute_limit < limit_then then full_at = max(full_at, line) end
     line = in_places(line, now, day_tokens < 1, minute_then, minute_limit, day_then, day_limit)
   end
@@ -401,7 +401,7 @@ local function decide(key, digest, count, wanted, address, charge)
   -- the grace period has passed since that first happened, the key is banned. A ban that begins less than a day after
   -- the last one ended is twice as long.
   local more_admitted, more_refused, more_shadowed, bans, left = 0, 0, 0, nil, nil
-  -- The time of a reset moves back with the clock.
+  -- If the clock was set back, the time of the last reset is too.
   local reset_at = (charge or shift > 0) and read_time(call('HGET', key, 'reset_at'))
   if reset_at then reset_at = reset_at - shift end
   if charge then

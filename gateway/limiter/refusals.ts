@@ -21,8 +21,8 @@ export interface Refusals {
   readonly strikesUntil: number;
   /**
    * When there was first no room for a strike; 0 for never. It is cleared with the last strike. While it is in the
-   * future, no refusal bans the key. Until then, clients may return at times that they got under a limit of more than
-   * twice this one, or from a gateway without Redis.
+   * future, no refusal bans the key. Until then, clients may retry at times set under a limit of more than twice this
+   * one, or by a gateway without Redis.
    */
   readonly fullAt: number;
 }

@@ -25,9 +25,9 @@ type Worker = Pick<Channel<AskedOfWorker, AskedOfPrimary>, 'ask' | 'insist'>;
 
 /**
  * Local decisions for all workers of a machine, made in their primary: a key has one allowance, and a key known to one
- * worker is known to all, replacements included. For each key in question, every worker reports Redis' last decision on
- * it. The reports are repeated after 100 ms, and when a worker has newer data than the primary. At the beginning of an
- * outage, and before it is replaced, a worker also reports all its keys, because it may be the only one that knows
+ * worker is known to all, including replacements. For each key in question, every worker reports Redis' last decision
+ * on it. The reports are repeated after 100 ms, and when a worker has newer data than the primary. At the beginning of
+ * an outage, and before it is replaced, a worker also reports all its keys, because it may be the only one that knows
  * them.
  */
 export function levelsOfMachine(known: Clients, workers: () => readonly Worker[]) {

@@ -14,7 +14,7 @@ import type { FieldChanges, Fields } from './storage.ts';
 /** The maximum number of keys held with a stored state, and also of keys held with an unsaved state. */
 const MAX_KEYS = 50_000;
 const SAVE_EVERY_MS = 1_000;
-/** The number of states written at once. Writing so few takes only a few milliseconds. */
+/** The maximum number of states per write, so that a write takes only a few milliseconds. */
 const STATES_AT_ONCE = 250;
 
 /** The state of a key, as changes to its record. */

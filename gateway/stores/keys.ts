@@ -337,7 +337,7 @@ const MAX_BYTES = 200_000;
 /** Whether a gateway may have written a field of this name. */
 const isFieldName = (name: string): boolean => /^[\w:-]{1,100}$/.test(name);
 
-/** Why a backup or a restore must leave out a key with these fields; undefined if it need not. */
+/** Why backups and restores must leave out a key with these fields; undefined if they may include it. */
 function whyNotBackedUp(fields: Fields): string | undefined {
   const names = Object.keys(fields);
   if (names.length === 0) return 'It has no fields.';

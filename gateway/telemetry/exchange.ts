@@ -65,7 +65,7 @@ export class Exchange {
   /** The limit status of the key if there is no decision: the request asked for the status, or could not be decided. */
   keyStatus: Decision | undefined;
   addressStatus: LimitStatus | undefined;
-  /** The ban on the key if it began after the request was admitted, while the body arrived. */
+  /** The ban on the key, if the ban began while the body of the admitted request was still arriving. */
   laterBan: Decision | undefined;
   route: GatewayRoute | undefined;
   /** When the request was sent to the core, and when the core began to answer. */

@@ -29,7 +29,7 @@ function row(start: string): number[] {
 
 const [gatewayMicroseconds = 0] = row('gateway CPU per request');
 const [coreMicroseconds = 0] = row('core CPU per request');
-const [gatewayMegabytes = 0, coreMegabytes = 0] = row('at most, 5,000 idle connections');
+const [gatewayMegabytes = 0, coreMegabytes = 0] = row('peak, 5,000 idle connections');
 const mebibytes = (text: string): number => Number(/^(\d+)Mi$/.exec(text)?.[1]);
 
 describe.each([

@@ -4,7 +4,7 @@ const MAX_TRIES = 10;
 
 /**
  * A fetch that respects Retry-After. A request that is refused with this header (429, 503) is sent again after that
- * many seconds, plus a random fraction of a second, so that clients with the same key do not all return at once. Give a
+ * many seconds, plus a random fraction of a second, so that clients with the same key do not all retry together. Give a
  * POST an Idempotency-Key, so that it is carried out only once.
  */
 export async function patientFetch(input: string | URL | Request, init?: RequestInit): Promise<Response> {

@@ -50,8 +50,8 @@ test.for([
   ['addresses with ports', '203.0.113.7:5678, 10.1.2.3:80', '203.0.113.7'],
   ['an IPv6 address with a port', '[2001:db8::1]:443, [2001:db8:ffff::1]', '2001:db8::1'],
   ['an invalid port', '203.0.113.7:567890', '127.0.0.1'],
-  ['empty elements at its end', '203.0.113.9, 10.1.2.3, ,', '203.0.113.9'],
-  ['a word at its end', '203.0.113.9, unknown', '127.0.0.1'],
+  ['trailing empty elements', '203.0.113.9, 10.1.2.3, ,', '203.0.113.9'],
+  ['a trailing word', '203.0.113.9, unknown', '127.0.0.1'],
   ['a word in the middle', '203.0.113.9, x, 10.1.2.3', '10.1.2.3'],
 ] as [what: string, forwardedFor: string | string[], client: string][])(
   'given X-Forwarded-For with %s, the core receives the outermost address that a trusted proxy reports',

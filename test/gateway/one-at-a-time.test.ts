@@ -23,7 +23,7 @@ const chunked = (text: string): string => `${text.length.toString(16)}\r\n${text
 interface Kind {
   /** READ, WRITE, BODY and LENGTH are replaced by those of the listener, and KEY and ID by those of the request. */
   readonly text: string;
-  /** Whether it succeeds, and is forwarded by a listener that forwards requests. */
+  /** Whether it succeeds, which includes forwarding by a listener that forwards requests. */
   readonly isGood?: boolean;
   /** Whether its response must close the connection. Other responses may close it. */
   readonly closes?: boolean;

@@ -14,7 +14,7 @@ import {
 } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
-/** Rules that the random histories of model.test.ts rarely reach: long bans, claims, restores, and the times of tokens. */
+/** Rules that the random histories of model.test.ts rarely reach: long bans, claims, restores, and refill times. */
 
 const { url } = await emptyDatabase();
 const DAY = 86_400 * SECOND;

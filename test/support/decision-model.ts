@@ -270,7 +270,7 @@ export class ModelKey {
 
   /**
    * The time until which no refusal causes a ban. After a limit is more than halved, clients that respect the retry
-   * times of earlier refusals return before their strikes are forgotten.
+   * times of earlier refusals send again before their strikes are forgotten.
    */
   #excused(lineUntil: bigint | undefined, before: bigint | undefined, rule: Rule): bigint | undefined {
     const limit = this.#levels?.[0].limit;

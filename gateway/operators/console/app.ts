@@ -140,7 +140,7 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
     return bad('Data cannot be read', `${found.why} The data on this page is out of date.`, since);
   if (traffic === undefined) return { kind: 'good', title: 'Loading …', text: '' };
   const { planTable, workers, findings } = traffic;
-  // Each rejected plan value is a finding. They are counted, unless something else is wrong too.
+  // Each rejected plan value is a finding. If there are no other findings, the banner shows how many there are.
   const { rejectedValues } = planTable;
   const worst = findings.find(({ about }) => about !== 'plan table' || rejectedValues === 0);
   if (worst === undefined) {

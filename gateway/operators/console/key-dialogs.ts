@@ -25,7 +25,7 @@ function secondsOf(text: string | undefined, unit: string | undefined): number |
   return length === null ? null : length * Number(unit);
 }
 
-/** The fields of a key, with its values; without a key, those of a new one. */
+/** The form fields for a key, filled with its values; without a key, the fields for a new one. */
 const fieldsOf = (key?: KeyView): FieldSpec[] => [
   { name: 'name', label: 'Name', value: key?.name ?? '', maxlength: 100, hint: key ? '' : 'The owner of the key.' },
   {

@@ -36,7 +36,7 @@ const pipelines: Case[] = [
   one('one after a body that is too large', withBody('a'.repeat(70_000)) + withBody(BODY)),
   one('one after a refused target', head([], '{method} /v1/../pets HTTP/1.1') + withBody(BODY)),
   one('one after half a chunk', `${head([CHUNKED])}ff\r\n${withBody(BODY)}`),
-  one('chunks and lengths in turn', (head([CHUNKED]) + chunk(BODY) + LAST_CHUNK + withBody(BODY)).repeat(3)),
+  one('alternating chunks and lengths', (head([CHUNKED]) + chunk(BODY) + LAST_CHUNK + withBody(BODY)).repeat(3)),
   { name: 'a head in small pieces', writes: withBody(BODY).match(/.{1,24}/gs) ?? [] },
   { name: 'a line break in two pieces', writes: [GOOD.slice(0, -3), GOOD.slice(-3)] },
   { name: 'a body a moment later', writes: [head([CHUNKED]), chunk(BODY), LAST_CHUNK + HIDDEN] },

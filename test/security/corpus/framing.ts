@@ -130,7 +130,7 @@ const bodies: Case[] = [
   one('a body compressed twice', withBody('\x1f\x8b\x08', ['Content-Encoding: identity', 'Content-Encoding: gzip'])),
   one('chunks in HTTP/1.0', head([CHUNKED], '{method} /v1/pets HTTP/1.0') + chunk(HIDDEN) + LAST_CHUNK),
   one('a length in HTTP/1.0', head([length(HIDDEN)], '{method} /v1/pets HTTP/1.0') + HIDDEN),
-  one('a body to the end of the connection', head(['Connection: close']) + HIDDEN),
+  one('a body that ends with the connection', head(['Connection: close']) + HIDDEN),
 ];
 
 export const FRAMING: readonly Case[] = [...contradictions, ...chunkSyntax, ...trailers, ...bodies];

@@ -42,7 +42,7 @@ const targets: Case[] = (
   [
     ['a dot segment', '/v1/./pets'],
     ['two dots', '/v1/x/../pets'],
-    ['two dots at its end', '/v1/pets/..'],
+    ['two trailing dots', '/v1/pets/..'],
     ['dots above the root', '/../../v1/pets'],
     ['encoded dots', '/v1/x/%2e%2e/pets'],
     ['half-encoded dots', '/v1/x/.%2E/pets'],
@@ -79,7 +79,7 @@ const targets: Case[] = (
     ['20 kB', `/v1/pets?a=${'a'.repeat(20_000)}`],
     ['200 kB', `/v1/pets?a=${'a'.repeat(200_000)}`],
     ['capitals', '/V1/PETS'],
-    ['a slash at its end', '/v1/pets/'],
+    ['a trailing slash', '/v1/pets/'],
     ['the health of the core', '/readyz'],
     ['the metrics of the core', '/metrics'],
     ['an operation for internal services', '/v1/store/orders/1'],
