@@ -14,7 +14,7 @@ const HANGS = `setsid sleep 600 & echo $! > "$LEFT"; trap '' TERM; while :; do s
 
 /**
  * Resolves once no process has the program's output open.
- * @param says shell commands that replace the tests and the container tests
+ * @param says the shell commands that run in place of the tests and of the container tests
  */
 async function run(command: string, says: { tests?: string; containers?: string }, ...args: string[]) {
   const folder = await temporaryFolder();
