@@ -271,7 +271,7 @@ function ticksUntilRetry({ outcome, now, buckets, bannedUntil, retryAt = 0 }: Li
 /** Whether a limit or ban refused the request. For a forbidden one, the remaining limit is reported as it is. */
 const isLimited = (outcome: LimitStatus['outcome']): boolean => outcome === 'refused' || outcome === 'banned';
 
-/** The bucket with the fewest tokens left or, for a refused request, with the longest wait. */
+/** The bucket with the fewest tokens left (of two empty ones, the day's) or, for a refused request, the longest wait. */
 function describedBucket({ outcome, buckets }: LimitStatus): BucketState {
   const refused = isLimited(outcome);
   let described = buckets[0] as BucketState;
@@ -279,7 +279,7 @@ function describedBucket({ outcome, buckets }: LimitStatus): BucketState {
     const isTighter = refused
       ? ticksUntilToken(bucket, bucket.limit, bucket.window) >
         ticksUntilToken(described, described.limit, described.window)
-      : bucket.tokens < described.tokens;
+      : bucket.tokens < Math.max(1, described.tokens);
     if (isTighter) described = bucket;
   }
   return described;

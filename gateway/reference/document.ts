@@ -110,7 +110,7 @@ export const HEADERS = {
   'X-RateLimit-Limit': always(
     { type: 'integer', minimum: 1 },
     60,
-    'The limit that applies: the minute or the day limit, whichever has fewer requests left; on 429, the one with the ' +
+    'The limit that applies: the minute or the day limit, whichever has fewer requests left, or the day limit if neither has any; on 429, the one with the ' +
       "longer wait; without a valid key, that of the client's address.",
   ),
   'X-RateLimit-Remaining': always({ type: 'integer', minimum: 0 }, 59, 'Requests left within that limit.'),
@@ -143,7 +143,7 @@ export const HEADERS = {
   'Retry-After': always(
     { type: 'integer', minimum: 1 },
     1,
-    'Seconds after which the request will be admitted: until its turn in the line of refused requests, or until a ban ends.',
+    'Seconds after which the request will be admitted, unless other programs take the token: until its turn in the line of refused requests or, after a ban, until there is a token.',
   ),
   'WWW-Authenticate': always({ type: 'string', const: 'Bearer' }, 'Bearer', 'How to authenticate.'),
 } satisfies Readonly<Record<string, Header>>;

@@ -146,7 +146,7 @@ const BAN = { until: 1795262700, retryAfter: 300 };
 
 const ban = objectOf('The current ban.', BAN, {
   until: count('Unix second at which the ban ends.'),
-  retryAfter: count('Seconds after which a request will be admitted.', 1),
+  retryAfter: count('Seconds after which a request will be admitted, unless other programs take the token.', 1),
 });
 
 const refusals: Schema = {
@@ -172,7 +172,9 @@ const limits = objectOf('The limits and usage of a key.', LIMITS, {
   plan: text('The plan of the key.', { enum: PLAN_NAMES }),
   minute: bucket('minute'),
   day: bucket('day'),
-  waitSeconds: count('Seconds until a request will be admitted; 0 if one is admitted now.'),
+  waitSeconds: count(
+    'Seconds until a request will be admitted, unless other programs take the token; 0 if one is admitted now.',
+  ),
   strikesLeft: count('Further refusals before a ban becomes possible. Strikes expire over time.'),
   ban: { description: 'The current ban, or null.', anyOf: [ban, { type: 'null' }] },
   bannedUntil: nullable('Unix second at which the current ban ends, or null.', 'integer', { minimum: 0 }),

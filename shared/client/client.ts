@@ -65,7 +65,7 @@ const IdempotencyKey = z.string().regex(/^[ !#-[\]-~]{1,255}$/, {
  * Creates a client for the core at `url` with its own connections; one per process is enough. Every method throws only
  * `StoreError`. GETs and POSTs are retried up to twice if the connection breaks or the core responds with 502, 503 or
  * 504. Other methods are retried only if nothing can have reached the core.
- * @throws for a URL that is not a plain origin, or a token that is not a valid header value
+ * @throws for a URL that is not a plain origin, a token that is not a valid header value, or a limit below one
  */
 export function createStoreClient(options: StoreClientOptions) {
   const { call, close } = openTransport(options);

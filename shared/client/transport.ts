@@ -82,10 +82,13 @@ const MALFORMED: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_OVERFLOW', 'UND
 
 /**
  * Opens a pool of connections to the core. The first call opens the first connection.
- * @throws for a URL that is not a plain origin, or a token that is not a valid header value
+ * @throws for a URL that is not a plain origin, a token that is not a valid header value, or a limit below one
  */
 export function openTransport({ url, token, timeoutMs = 5_000, connections = 16 }: StoreClientOptions) {
   if (!isOrigin(url)) throw new TypeError('url must be an origin such as http://127.0.0.1:7001.');
+  if (!(timeoutMs >= 1)) throw new TypeError('timeoutMs must be a number from 1.');
+  if (!Number.isInteger(connections) || connections < 1)
+    throw new TypeError('connections must be a whole number from 1.');
   const authorization: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
   // A request that undici cannot write blocks its connection for good, so the headers are checked first.
   for (const [name, value] of Object.entries(authorization)) http.validateHeaderValue(name, value);

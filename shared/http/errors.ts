@@ -73,7 +73,7 @@ export const ERRORS = {
   key_banned: {
     status: 429,
     message: 'This API key is temporarily banned. Retry after the time in the Retry-After header.',
-    cure: 'Stop sending for the time in `Retry-After`. A client that waits after each 429 is never banned.',
+    cure: 'Stop sending for the time in `Retry-After`. A key whose only client waits after each 429 is never banned.',
     isForClientsOnly: true,
   },
   headers_too_large: {

@@ -180,11 +180,15 @@ test('closing the client finishes calls in flight and refuses later ones', async
   expect(await faultOf(store.getPet(7n))).toMatchObject({ code: 'aborted', message: 'The client is closed.' });
 });
 
-test('a URL that is not an origin is refused immediately', () => {
+test('a URL that is not an origin, and limits below one, are refused immediately', () => {
   expect(() => createStoreClient({ url: 'core:7001' })).toThrow();
   const fault = new TypeError('url must be an origin such as http://127.0.0.1:7001.');
   for (const url of ['http://127.0.0.1:7001/v1', 'http://u:p@127.0.0.1', 'http://a/?x', 'http://a/#x', 'ftp://a', ''])
     expect(() => createStoreClient({ url })).toThrow(fault);
+  for (const timeoutMs of [0, -5, Number.NaN])
+    expect(() => createStoreClient({ url: 'http://a', timeoutMs })).toThrow('timeoutMs must be a number from 1.');
+  for (const connections of [0, -1, 1.5])
+    expect(() => createStoreClient({ url: 'http://a', connections })).toThrow('connections must be a whole number');
 });
 
 test('the timeout covers the whole call, including the queue for a connection', TIMED, async () => {

@@ -33,6 +33,7 @@ const fieldsOf = (key?: KeyView): FieldSpec[] => [
     label: 'Plan',
     value: key?.plan ?? 'free',
     options: PLAN_NAMES.map((plan) => [plan, planInWords(plan)]),
+    hint: key ? 'A change refills no bucket. To do that, reset the limits.' : '',
   },
   {
     name: 'minute',

@@ -104,7 +104,7 @@ interface Changed {
 
 function addChanging(keys: Command, session: Session): void {
   keys
-    .sub('set <key>', 'change the name, plan, own limits or tags of a key; its buckets are not refilled')
+    .sub('set <key>', 'change the name, plan, own limits or tags of a key; only `keys reset` refills its buckets')
     .option('--name <name>', 'the owner of the key')
     .addOption(new Option('--plan <plan>', 'the plan of the key').choices(PLAN_NAMES))
     .option('--minute <requests>', "its own limit of requests per minute; `none` restores the plan's", limitOrNone)
