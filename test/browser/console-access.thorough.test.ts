@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
 import { expectGrounds, expectReadable } from '../support/accessibility.ts';
+import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import {
   confirm,
@@ -49,6 +50,24 @@ test('the token is kept only in the browser tab, and logging out removes it and 
   expect(await page.locator('dialog, .console').count()).toBe(0);
   await page.reload();
   await page.getByRole('button', { name: 'Log in' }).waitFor();
+});
+
+test('an operator who gave no name at login is asked for it by the first change', async () => {
+  const key = idOf(await stack.issueKey({ name: 'a customer' }));
+  const { page } = await visitConsole(stack, `/console/key?id=${key}`);
+  await logIn(page);
+  await isShown(page);
+  await page.getByRole('button', { name: 'Disable' }).click();
+  await question(page).getByRole('button', { name: 'Disable' }).click();
+  await question(page).getByText('Your name is required.').waitFor();
+  await question(page).getByLabel('Who are you?').fill('anna');
+  await question(page).getByRole('button', { name: 'Disable' }).click();
+  await page.getByRole('button', { name: 'Enable' }).click();
+  expect(await question(page).getByLabel('Who are you?').count()).toBe(0);
+  await question(page).getByRole('button', { name: 'Enable' }).click();
+  await page.getByRole('button', { name: 'Disable' }).waitFor();
+  const [enabled, disabled] = await activityOf(stack, `?target=${key}&limit=2`);
+  expect([enabled?.actor, disabled?.actor]).toEqual(['anna', 'anna']);
 });
 
 test('the login page explains a wrong token, and the wait after ten wrong ones', async () => {

@@ -121,6 +121,15 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     );
   });
 
+  test('the headers describe the day bucket if both are empty', async () => {
+    const key = await stack.issueKey({ minute: 1, day: 1 });
+    const { headers } = await send(pets, { key });
+    expect([headers['x-ratelimit-remaining'], Number(headers['x-ratelimit-reset']) > nowSeconds() + 60]).toEqual([
+      '0',
+      true,
+    ]);
+  });
+
   test.for(refused)('the response is 401 without a reason: %s', async ([, headers]) => {
     const answer = await send(pets, { headers });
     expect(answer.status).toBe(401);

@@ -22,9 +22,10 @@ export async function logIn(page: Page, token = ADMIN_TOKEN): Promise<void> {
   await page.getByRole('button', { name: 'Log in' }).click();
 }
 
-/** Opens a page, logs in, and waits for all content. */
+/** Opens a page, logs in with a name, and waits for all content. */
 export async function openConsole(...visit: Parameters<typeof visitConsole>): Promise<WatchedPage> {
   const watched = await visitConsole(...visit);
+  await watched.page.getByLabel('Your name').fill('a tester');
   await logIn(watched.page);
   await isShown(watched.page);
   return watched;
