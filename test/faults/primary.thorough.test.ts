@@ -117,7 +117,8 @@ test(
     expect(await readyz(workers)).toBe(200);
     expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe('9');
     expect(await documented()).toBe(true);
-    expect(replacementMs(workers)).toBeLessThan(2_500);
+    // Redis stays away, so a replacement that waited for it would never serve.
+    expect(replacementMs(workers)).toBeLessThan(7_500);
   },
 );
 

@@ -182,12 +182,14 @@ test('a Redis pause that is shorter than the deadline delays decisions but is no
   expect(await localOf(gateway, [ofKnown, ofFresh])).toBe(0);
 });
 
+/** A request that waited for Redis to answer again would take this long. */
+const PAUSE_MS = 5_000;
+
 test('after Redis misses a deadline, decisions on verified keys are local and new keys get a 503', async () => {
   const { rig, gateway } = await setUp();
-  const { ofKnown, ofFresh } = await pauseRedis(rig, gateway, 2_000);
+  const { ofKnown, ofFresh } = await pauseRedis(rig, gateway, PAUSE_MS);
   expect([ofKnown.status, ofFresh.status]).toEqual([200, 503]);
-  expect(ofKnown.ms).toBeLessThan(600);
-  expect(ofFresh.ms).toBeLessThan(1_200);
+  for (const { ms } of [ofKnown, ofFresh]) expect(ms).toBeLessThan(PAUSE_MS / 2);
   const log = await gateway.stop();
   expect(log.findLast(({ msg }) => msg === 'decisions are local')).toMatchObject({
     reason: 'Redis did not answer in time.',
