@@ -139,7 +139,7 @@ const bucket = (name: 'minute' | 'day'): Schema =>
     limit: count('The limit, which is the capacity of the bucket.', 1),
     remaining: count('Requests left.'),
     reset: count('Unix second at which the bucket is full again.'),
-    refillPerSecond: { description: 'Requests refilled per second.', type: 'number', exclusiveMinimum: 0 },
+    refillPerSecond: { description: 'Requests added to the bucket per second.', type: 'number', exclusiveMinimum: 0 },
   });
 
 const BAN = { until: 1795262700, retryAfter: 300 };

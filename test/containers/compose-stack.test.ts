@@ -33,7 +33,7 @@ function mishapsOf(docker: Docker, { compose, nameOf }: ComposeProject): Mishaps
     for (;;) {
       const { StartedAt, Health } = await containerNamed(docker, nameOf(service)).state();
       if (StartedAt !== startedBefore && Health?.Status === 'healthy') return;
-      if (performance.now() > until) throw new Error(`${service} is not healthy again: ${Health?.Status}.`);
+      if (performance.now() > until) throw new Error(`${service} has not become healthy again: ${Health?.Status}.`);
     }
   };
   return {

@@ -57,7 +57,7 @@ test('container tests that hang are killed, and nothing waits for the processes 
   const { code, out, left } = await run('.ci/containers', { containers: HANGS }, '3', '1');
   const pid = Number(await readFile(left, 'utf8'));
   cleanUp(() => process.kill(pid));
-  expect([code, out]).toEqual([0, 'containers: given up after 3 s\n']);
+  expect([code, out]).toEqual([0, 'containers: gave up after 3 s\n']);
   // The process left behind still runs.
   expect(process.kill(pid, 0)).toBe(true);
 });

@@ -3,7 +3,7 @@ import type { Verdict } from '../../gateway/limiter/limiter.ts';
 /** Statements that must hold after every step. The judge checks them. */
 export const INVARIANTS = {
   exact: 'Redis admits a request if both buckets hold a token, and refuses it otherwise',
-  'decided once': 'Redis decides on a request at most once, and each admitted answer is one that Redis admitted',
+  'decided once': 'Redis decides a request at most once, and each admitted answer is one that Redis admitted',
   'slow is not down': 'a gateway that gets all replies in time decides with Redis, and answers every request',
   'retry time': 'at the retry time, a lone client is admitted; after a first refusal, that time is not too late',
   'local limit': 'without Redis, a gateway admits at most the limit, starting from its last known level',

@@ -124,7 +124,7 @@ export class Judge implements Observer {
     const { outcome, minute, day } = reply;
     if (!DECIDED.includes(outcome)) return;
     if (this.#count(`${id} decided`) > this.#total(`${id} asked`))
-      this.fail('decided once', 'Redis has decided on more requests than were sent.');
+      this.fail('decided once', 'Redis has decided more requests than were sent.');
     const buckets = this.#in(this.#inRedis, id);
     const before = this.#lastOutcome.get(id);
     this.#lastOutcome.set(id, outcome);

@@ -43,7 +43,7 @@ interface OperatorsAccessOptions {
   /** Returns ADMIN_TOKEN or the stored token. It is called for every request. */
   sharedToken(): string;
   readonly tokens: Tokens;
-  /** The header's name in lower case; undefined if no proxy sends a name. */
+  /** The lower-case name of the header in which a proxy sends the operator's name; undefined if no proxy does. */
   readonly actorHeader: string | undefined;
   /** Whether the peer of this request is one of our proxies. */
   isFromProxy(request: IncomingMessage): boolean;
@@ -52,7 +52,7 @@ interface OperatorsAccessOptions {
 /**
  * The shared token has all rights, a named token those of its role. Two kinds of attackers are kept out: other web
  * sites, whose pages can make an operator's browser send requests here, and clients that guess tokens. Responses have
- * no CORS headers, so that a page of another site cannot read them.
+ * no CORS headers, so that a page from another site cannot read them.
  */
 export class OperatorsAccess implements Access<Operator> {
   readonly #options: OperatorsAccessOptions;
@@ -68,8 +68,8 @@ export class OperatorsAccess implements Access<Operator> {
   }
 
   /**
-   * @throws {HttpError} 401, 403 for a page of another site, or 429 after too many wrong tokens; {StoreUnavailable} if
-   *   the token cannot be looked up and is not remembered
+   * @throws {HttpError} 401, 403 for a page from another site, or 429 after too many wrong tokens; {StoreUnavailable}
+   *   if the token cannot be looked up and is not remembered
    */
   async identify(request: IncomingMessage, isOpen: boolean): Promise<Operator> {
     const { addressOf, sharedToken } = this.#options;
@@ -99,7 +99,7 @@ export class OperatorsAccess implements Access<Operator> {
     if (this.#isLocal && !namesLoopback(request.headers.host))
       throw new HttpError('forbidden', 'This listener is bound to loopback and accepts only loopback host names.');
     if (!SAFE_METHODS.has(request.method ?? '') && !isSameOrigin(request))
-      throw new HttpError('forbidden', 'Pages of other origins cannot change anything here.');
+      throw new HttpError('forbidden', 'Pages from other origins cannot change anything here.');
   }
 
   /** Called before the token is checked, so that no response shows whether a guess is right. @throws {HttpError} 429 */

@@ -30,7 +30,7 @@ export const ROUTES: readonly AdminRoute[] = [
   row('PATCH /plans/{plan}', 'Change a plan', { changePlan }),
   row('POST /plans/{plan}/try', 'What new limits would have refused in the last hour', { tryPlan }),
   row('GET /keys', 'List keys', { listKeys }),
-  row('GET /keys/top', 'The keys with the most requests in the last minutes', { topKeys }),
+  row('GET /keys/top', 'The keys with the most requests in the last few minutes', { topKeys }),
   row('GET /keys/find', 'Find keys by name, id or request id', { findKeys }),
   row('POST /keys', 'Issue a key; only this response shows it', { createKey }),
   row('POST /keys/reindex', 'Add working keys that are missing from the list of keys', { reindexKeys }),

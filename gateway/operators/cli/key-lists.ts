@@ -64,7 +64,7 @@ Examples:
       await list(session, { ...queryOf(filters), offset, sort, limit: String(limit) }, describing(sort, filters));
     });
 
-  withFilters(keys.sub('top', 'list the keys with the most requests in the last minutes, across all gateways'))
+  withFilters(keys.sub('top', 'list the keys with the most requests in the last few minutes, across all gateways'))
     .option('--minutes <number>', 'number of minutes to look back, up to 60', count, 5)
     .addOption(new Option('--by <count>', 'what to rank by').choices(TOP_BY).default('requests'))
     .option('--limit <number>', 'maximum number of keys, up to 100', count, 10)

@@ -20,7 +20,7 @@ export function add(program: Command, session: Session): void {
     .notes(`
 Keys are written with their digests, limits, bans and usage, oldest first, while clients are served. A backup contains
 no secrets and therefore no usable key, but it names customers: keep it private. It does not contain revoked keys,
-operators' tokens or the audit log. Each key is written in its state when it is read; keys issued in the meantime come
+operators' tokens or the audit log. Each key is written as it was when it was read; keys issued during the backup come
 last.
 
 The last line has the number of keys: a file without that line was cut off. --resume reads one file and writes another;
