@@ -68,7 +68,10 @@ export class TerminalLog {
   }
 }
 
-/** Parses a log line; undefined for other text. Replaces characters that control a terminal: clients choose paths. */
+/**
+ * Parses a log line; undefined for other text. Replaces terminal control characters, because logged paths contain what
+ * clients sent.
+ */
 function parseLine(text: string): LogLine | undefined {
   try {
     const value: unknown = JSON.parse(text, (member, of) => (typeof of === 'string' ? harmless(of, member) : of));

@@ -63,7 +63,7 @@ export type KnownPage = readonly (readonly [id: string, KnownKey])[];
 
 /** Requests that were decided here and that the store has not charged yet. */
 export interface Debt {
-  /** Admitted requests. The store takes a token for each, unless it is spared. */
+  /** Admitted requests, including the spared ones. The store takes a token for each of the others. */
   admitted: number;
   /** How many of the admitted requests, counted from the first, take no token because the key has been reset since. */
   spared: number;
@@ -72,7 +72,7 @@ export interface Debt {
    * missing from the local bucket.
    */
   due: number;
-  /** The time of the levels from which the first token was taken, by the store's clock; 0 for none. */
+  /** When the store reported the levels from which the first token was taken, by its clock; 0 if none was taken. */
   asOf: number;
   /** Requests admitted without a token, because the plan is in shadow mode. */
   shadowed: number;
@@ -83,7 +83,7 @@ export interface Debt {
 
 export const noDebt = (): Debt => ({ admitted: 0, spared: 0, due: 0, asOf: 0, shadowed: 0, refused: 0, retryAt: 0 });
 
-/** Adds a local decision. @param asOf the time of the levels that it is based on, by the store's clock */
+/** Adds a local decision. @param asOf when the store reported the levels that it is based on, by its clock */
 export function owe(debt: Debt, { outcome, isShadowed, retryAt }: Decision, asOf: number): void {
   const kind = outcome === 'refused' ? outcome : isShadowed ? 'shadowed' : 'admitted';
   debt[kind] += 1;

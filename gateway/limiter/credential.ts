@@ -174,7 +174,7 @@ export interface Use {
   readonly address: string;
 }
 
-/** A use without a scope and an address. It is allowed only for secrets that are not bound to a network. */
+/** A use with neither scope nor address. It is allowed only for secrets that are not bound to a network. */
 const NO_USE: Use = { scope: undefined, address: '' };
 
 export function isFromAllowedNetwork({ networks }: Bounds, { address }: Use): boolean {

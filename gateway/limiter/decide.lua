@@ -15,8 +15,8 @@
 --                   bucket can go down to minus its limit, the day bucket to zero.
 --                   `retry_at` is the latest time in microseconds at which a refused request may be retried, or 0.
 --                   No refusal bans the key before that time.
---                   `as_of` is the time in microseconds of the levels from which the first token was taken. If the key
---                   was reset after that time, no token is taken.
+--                   `as_of` is the time in microseconds at which Redis reported the levels from which the first token
+--                   was taken. If the key was reset after that time, no token is taken.
 --                   `spared` is the number of requests admitted before a reset that their gateway knew about. They
 --                   take no token.
 --                   `due` is taken from the minute bucket instead of `admitted` if that bucket has overflowed
@@ -37,8 +37,8 @@
 -- The hash holds times as decimal Unix seconds and levels as decimal tokens, so that people can read them. The script
 -- uses integers: microseconds, whole tokens, and fractions in units of 1/window of a token. Nothing is rounded
 -- (see bucket.ts). Replies are strings, because Redis truncates Lua's floats. All checks precede the first write,
--- because Redis does not roll back. With the first line (Redis 7), Redis does not start the script if it would refuse
--- a write: when out of memory, with too few replicas, or on a read-only replica.
+-- because Redis does not roll back. The first line (Redis 7) keeps Redis from starting the script if it would refuse a
+-- write: when out of memory, with too few replicas, or on a read-only replica.
 
 local SECOND, MINUTE, DAY = 1000000, 60000000, 86400000000
 local LONGEST_BAN, SERIES, MAX_DOUBLINGS = DAY, DAY, 17
@@ -89,7 +89,7 @@ local function add(changes, field, value)
   changes[at + 1], changes[at + 2] = field, value
 end
 
--- Usage (key-record.ts): adds a mark with the totals before the first decision of a minute or a day, and drops old
+-- Usage (key-record.ts): at the first decision of a minute or a day, adds a mark with the totals so far, and drops old
 -- marks. A damaged list is discarded. The first mark is written together with the second. Until then, it is not needed,
 -- because all requests belong to the minute of the last decision.
 local function with_mark(marks, first, at, totals, kept)

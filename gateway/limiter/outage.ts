@@ -17,7 +17,7 @@ import {
 
 interface OutageOptions {
   readonly logger: Logger;
-  /** The Redis node that decides on a key; empty if there is only one. Nodes can fail independently. */
+  /** The Redis node that makes the decisions for a key; empty if there is only one. Nodes can fail independently. */
   readonly nodeOf?: ((credential: Credential) => string) | undefined;
   /** Called for a request that was admitted locally, but may have been charged by the store as well. */
   readonly onUnknown?: () => void;
@@ -305,7 +305,7 @@ const RUNNING = new Map<number, Deadline[]>();
 export function startDeadline(ms: number, onMissed: () => void, onPart = () => {}): () => void {
   const partMs = ms / PARTS;
   const running = RUNNING.get(ms) ?? beginParts(ms, partMs);
-  // The current part does not count, because some of it has passed.
+  // The part in progress does not count, because the deadline began in the middle of it.
   const deadline: Deadline = { passed: -1, onMissed, onPart };
   running.push(deadline);
   return () => {

@@ -8,7 +8,7 @@ export type Tags = Readonly<Record<string, string>>;
 export const MAX_TAGS = 10;
 
 const NAME = '[A-Za-z0-9][A-Za-z0-9_.-]{0,63}';
-/** How the next tag in a string begins. */
+/** Matches the start of the next tag in a string. */
 const NEXT = `,\\s*${NAME}[=:]`;
 
 export const TAG_NAME = new RegExp(`^${NAME}$`);

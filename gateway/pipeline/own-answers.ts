@@ -29,7 +29,7 @@ export interface OwnAnswersDependencies {
   readonly allowance: AddressAllowance;
   /** The allowance that pays for reading the reference. */
   readonly readers: AddressAllowance;
-  /** Undefined if no pages of other origins are allowed. */
+  /** Undefined if no pages from other origins are allowed. */
   readonly cors: Cors | undefined;
   readonly reference: Reference;
 }
@@ -166,7 +166,7 @@ function describeBucket(bucket: BucketState, now: number) {
   return { limit, remaining: tokens, reset, refillPerSecond: (limit * SECOND) / window };
 }
 
-/** What pages of other origins may do (CORS in the Fetch standard): nothing, unless their origin is configured. */
+/** What pages from other origins may do (CORS in the Fetch standard): nothing, unless their origin is configured. */
 
 /**
  * The response headers that pages may read. Cache-Control, Content-Language, Content-Length, Content-Type, Expires and

@@ -197,8 +197,8 @@ export interface LocalQuestion {
 }
 
 /**
- * What an operator changed: a key, the plan table (which is included), or possibly any key. `isReset` is set if the
- * change filled both buckets.
+ * What an operator changed: one key, the plan table (which is included), or an unknown set of keys. `isReset` is set if
+ * the change filled both buckets.
  */
 export type Changed =
   | { readonly key: string; readonly isReset?: boolean }

@@ -171,7 +171,7 @@ export class WorkerProcess {
     if (this.#hasStarted) await this.#insist('changed', changed, 'The worker did not confirm a change in time.');
   }
 
-  /** Makes the worker send the state of a key and forget the key. Resolves when it no longer decides on the key. */
+  /** Makes the worker send the state of a key and forget the key. Resolves when it decides no more requests with it. */
   async release(order: AskedOfWorker['release'][0]): Promise<void> {
     if (this.hasKeys)
       await this.#insist('release', order, 'The worker did not release a key in time. Its last counts are lost.');

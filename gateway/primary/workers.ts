@@ -243,7 +243,7 @@ class Slot {
       logger.info(fields, 'worker stopped');
       return;
     }
-    // If no worker has been serving yet, there is no replacement: the start of the gateway fails.
+    // If no worker has ever served, none is replaced and the gateway fails to start.
     if (!this.#hasBegun()) return;
     logger.error(fields, 'worker exited');
     onCrash();

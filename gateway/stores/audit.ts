@@ -76,7 +76,8 @@ export class AuditLog {
   }
 
   /**
-   * Lists the newest entries first. One call checks a limited number, and skips those made unreadable by hand.
+   * Lists the newest entries first. One call checks a limited number, and skips those that a manual edit
+   * has made unreadable.
    * @returns `next` says where to continue; undefined at the end
    */
   async list({ after, limit, from = 0, to, isWanted }: ActivityQuery) {

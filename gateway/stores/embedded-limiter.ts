@@ -48,8 +48,8 @@ interface Load {
 }
 
 /**
- * The embedded limiter: the rules of decide.lua in this process. It decides on the keys that it holds and loads all
- * others. It stores states once a second, and a ban before it returns the verdict.
+ * The embedded limiter: the rules of decide.lua in this process. It decides requests with the keys that it holds, and
+ * loads all other keys. It stores states once a second, and a ban before it returns the verdict.
  */
 export class EmbeddedLimiter implements Limiter {
   readonly #source: KeySource;

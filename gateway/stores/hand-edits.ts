@@ -24,7 +24,7 @@ const PLANS_EVERY_MS = 100;
 
 const USUAL = {
   everyMs: 1_000,
-  /** A new or restored key gets its place in the order first, and its data within this time. */
+  /** A new or restored key gets its place in the order of keys first, and its data within this time. */
   withoutDataMs: 60_000,
 };
 

@@ -14,7 +14,7 @@ export const USED = 'used';
 
 /**
  * Lifting a ban also clears the line, the strikes and the series. A reset also fills both buckets. An operator's ban
- * continues a series, but not one that is over.
+ * leaves the current series of bans as it is, and clears one that is over.
  * @param stored the current fields
  * @param now the current time in microseconds
  */

@@ -72,7 +72,7 @@ export class Keys {
     this.#storage = storage;
   }
 
-  /** The clock of decisions: Unix time in microseconds. */
+  /** The clock used for decisions: Unix time in microseconds. */
   now = () => this.#storage.now();
 
   /** @param activity here and below: an audit entry that is written in the same step, if the store allows it */
@@ -171,7 +171,8 @@ export class Keys {
 
   /**
    * Revokes a key. The revocation and the key's usage stay on record for 36 days.
-   * @returns false if there is no such key. This is confirmed like a revocation, because the call may be a retry
+   * @returns false if there is no such key. This is confirmed like a revocation, because an earlier attempt may
+   *   have revoked it
    */
   async remove(id: string, activity?: Activity): Promise<boolean> {
     const moveTo = { record: revoked(id), fields: REVOKED_FIELDS, seconds: REVOKED_KEPT_SECONDS };
@@ -240,10 +241,10 @@ export class Keys {
     return isMade ? 'restored' : 'present';
   }
 
-  /** Ids of keys that work but are in no list, because the order of keys was lost or edited by hand. */
+  /** Ids of keys that work but are missing from the list of keys, because it was lost or edited by hand. */
   unlisted = () => this.#storage.unlistedKeys();
 
-  /** Adds all unlisted keys to the order again. @returns their number */
+  /** Adds all unlisted keys to the list again. @returns their number */
   relist = () => this.#storage.relistKeys();
 
   /**
@@ -304,9 +305,9 @@ export const NO_FACTS =
   "The usage of this API key cannot be read: the gateway's store does not answer. Retry after the time in Retry-After.";
 
 /**
- * Reads the facts about keys, and remembers the last ones for outages. Call the result only after the secret has been
- * verified. It returns undefined for a key that is gone, and throws {StoreUnavailable} if the store does not answer and
- * no facts are remembered.
+ * Returns a function that reads a key's facts and keeps the last ones for outages. Call it only after the secret has
+ * been verified. It returns undefined for a key that is gone, and throws {StoreUnavailable} if the store does not
+ * answer and no facts are kept.
  */
 export const factsReader =
   (keys: Pick<Keys, 'get'>, clients: Clients) =>

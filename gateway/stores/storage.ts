@@ -142,7 +142,7 @@ export interface Storage {
   countKeys(): Promise<number>;
   /** A page of keys in the order of creation. A key keeps its place when it is revoked. */
   listKeys(query: KeyListQuery): Promise<readonly KeyCursor[]>;
-  /** Keys that work but have no place in the order, so that lists and backups lack them. */
+  /** Keys that work but have no place in the order of keys, so that lists and backups lack them. */
   unlistedKeys(): Promise<readonly string[]>;
   /** Gives those keys their places. @returns their number */
   relistKeys(): Promise<number>;

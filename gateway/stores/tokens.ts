@@ -18,7 +18,10 @@ export const OperatorToken = z.object({
 
 export type OperatorToken = Readonly<z.infer<typeof OperatorToken>>;
 
-/** Operators' tokens: one record with a field for each id. A token made unreadable by hand counts as missing. */
+/**
+ * Operators' tokens: one record with a field for each id. A token that a manual edit has made unreadable counts as
+ * missing.
+ */
 export class Tokens {
   readonly #storage: Storage;
 
@@ -44,7 +47,7 @@ export class Tokens {
   /**
    * @param entryFor makes the audit entry from the revoked token
    * @returns false if there is no such token. Even then, the call waits for confirmation as a revocation does, because
-   *   it may be a retry
+   *   an earlier attempt may have revoked the token
    */
   async remove(id: string, entryFor: (token: OperatorToken) => Activity): Promise<boolean> {
     const text = (await this.#read())[id];

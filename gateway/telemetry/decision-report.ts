@@ -56,7 +56,7 @@ export type DecisionReport = z.infer<typeof DecisionReport>;
 
 export const HOST = hostname();
 
-/** The request that was decided on. `at` is its Unix time in ms on this machine's clock. */
+/** The request that the decision was about. `at` is its Unix time in ms on this machine's clock. */
 export interface DecidedRequest {
   readonly requestId: string;
   readonly keyId: string | undefined;

@@ -14,7 +14,7 @@ const CLIENT_CLOSED_REQUEST = 499;
 const SWITCHING_PROTOCOLS = 101;
 
 /**
- * The single form in which a request is checked, decided on and forwarded. Node's parser accepts requests that another
+ * The single form in which a request is checked, decided and forwarded. Node's parser accepts requests that another
  * parser may read differently (RFC 9112 §11.2). Such a request has no canonical form and is refused before anything
  * else.
  */
@@ -46,7 +46,7 @@ export class Exchange {
   readonly peer: Peer;
   /** The client's IPv4 address or IPv6 /64. Its allowance pays for a request without a valid key. */
   readonly network: string;
-  /** CORS headers of the response, so that pages of other origins can read it. */
+  /** CORS headers of the response, so that pages from other origins can read it. */
   readonly cors: readonly string[];
   readonly id: string;
   readonly trace: Trace;

@@ -24,8 +24,8 @@ import { type Exchange, type Kind, NotedRequest, timesOf } from './exchange.ts';
 const SHARES: Readonly<Record<Kind, number>> = { served: 0.5, refused: 0.3, strangers: 0.2 };
 
 /**
- * How many slots the refusals of one key or address with the same outcome, status and code may take per minute: this
- * share of all, but at least LEAST_OF_ONE. Further ones are only counted.
+ * The share of the slots of their kind that the refusals of one key or address with the same outcome, status and code
+ * may take per minute, but at least LEAST_OF_ONE slots. Further refusals are only counted.
  */
 const SHARE_OF_ONE = 0.02;
 const LEAST_OF_ONE = 5;
@@ -273,7 +273,7 @@ export const RequestReport = z.object({
   /** The digest of the presented secret. It must not leave the gateway. */
   digest: z.string().optional(),
   fault: z.string().optional(),
-  /** When the ban began, if the query was for bans and this process decided on the request that began it. */
+  /** When the ban began, if the query was for bans and this process decided the request that began it. */
   banBeganAt: time.optional(),
   at: time,
   requestId: z.string(),

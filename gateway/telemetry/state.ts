@@ -246,7 +246,7 @@ export type SeenCore = CoreState;
 /** The gateway's dependencies as a process that serves clients sees them. */
 export interface ProcessState {
   readonly cores: readonly CoreState[];
-  /** Undefined if decisions are embedded. */
+  /** Undefined if the gateway is configured without Redis. */
   readonly redis: RedisState | undefined;
 }
 

@@ -63,7 +63,7 @@ export class Call implements PendingRequest {
   readonly #done: Done;
   readonly #kind: 'read' | 'write';
   readonly #arrivedAt = performance.now();
-  /** When the current attempt began, before it waited for a wire. */
+  /** When the current attempt began; it may have waited for a wire afterwards. */
   #begunAt = 0;
   /** The core of the current attempt; undefined if there is none. */
   #core: Core | undefined;

@@ -375,7 +375,7 @@ export interface CoreState {
   readonly ready: boolean;
   /** Whether it was removed from CORE_URL and gets no new requests. */
   readonly isDraining: boolean;
-  /** Whether its requests go to other cores because it answers none. */
+  /** Whether requests go to other cores because this one answers none of them. */
   readonly isSilent: boolean;
   /** Requests that were handed to the core and have not finished; `queued` counts those that wait for a connection. */
   readonly inFlight: number;

@@ -13,7 +13,7 @@ export const MAX_DEPTH = 128;
 /** The maximum number of bytes kept of an incomplete response. */
 const MAX_REST_BYTES = 1_048_576;
 /**
- * The maximum size of an oversized response that is skipped. For a longer one the connection is closed, so that no
+ * Oversized responses up to this size are read and discarded. For a longer one the connection is closed, so that no
  * request waits behind it.
  */
 const MAX_SKIPPED_BYTES = 4_194_304;

@@ -19,7 +19,7 @@ import {
 export { type CallOptions, type StoreClientOptions, StoreError, type StoreErrorCode } from './transport.ts';
 
 export interface CreateOptions extends CallOptions {
-  /** Identifies this creation for a day: the same key returns the same response. By default, each call has its own. */
+  /** Identifies a create request for a day: the same key gets the same response. By default, each call has its own. */
   readonly idempotencyKey?: string | undefined;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Loads `node:http` without an `import`, which would read every export. Reading any of the three for WebSockets loads
- * an HTTP client and HTTP/2, which costs each process some 15 MB and 60 ms.
+ * Loads `node:http` without an `import`, which would read every export. Reading any of its three WebSocket exports
+ * loads an HTTP client and HTTP/2, which costs each process some 15 MB and 60 ms.
  */
 export const http = process.getBuiltinModule('node:http');

@@ -303,8 +303,8 @@ export class RequestBytes {
   /** Whether the next bytes belong to the body of a request. */
   isInBody = false;
   /**
-   * The bytes of an incomplete request line or chunk line that were read so far; otherwise, the start of what may be an
-   * empty line.
+   * The bytes read so far of an incomplete request line or chunk line; otherwise, the start of what may be an empty
+   * line.
    */
   #begun = '';
   /** Whether the request line of the current head is complete. */

@@ -110,7 +110,7 @@ test("rolling back yesterday's plan change takes 3 clicks", async () => {
   expect(clicks()).toBe(3);
 });
 
-test("seeing an alert's effect takes no click for the last hour, and 1 for a client's last days", async () => {
+test("seeing an alert's effect takes no click for the last hour, and 1 for a client's last few days", async () => {
   const key = await stack.issueKey({ name: 'perhaps hurt', minute: 1, day: 10 });
   for (let sent = 0; sent < 2; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   const { page, click, clicks } = await startWalk();

@@ -4,7 +4,7 @@ import { watchedPage } from '../support/browser.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { startStack } from '../support/stack.ts';
 
-/** A page of an origin other than the gateway's. */
+/** A page from an origin other than the gateway's. */
 async function elsewhere(): Promise<{ page: Page; origin: string }> {
   const origin = await serveHttp((_request, response) => {
     response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Shop</title>');
@@ -29,7 +29,7 @@ const addRex = (key: string) => ({
   body: '{"name":"Rex","categoryId":1}',
 });
 
-test('a page of an allowed origin can send requests and read its limits and refusals', async () => {
+test('a page from an allowed origin can send requests and read its limits and refusals', async () => {
   const { page, origin } = await elsewhere();
   const stack = await startStack({ CORS_ORIGINS: origin });
   const key = await stack.issueKey({ minute: 2, day: 100 });
@@ -46,7 +46,7 @@ test('a page of an allowed origin can send requests and read its limits and refu
   expect(await fetchIn(page, `${stack.gateway}/v1/limits`, { headers })).toMatchObject({ status: 200 });
 });
 
-test('a page of any other origin can read only the OpenAPI description', async () => {
+test('a page from any other origin can read only the OpenAPI description', async () => {
   const { page } = await elsewhere();
   for (const environment of [{}, { CORS_ORIGINS: 'https://shop.example' }]) {
     const stack = await startStack(environment);

@@ -17,7 +17,7 @@ import { patientFetch } from './patient-fetch.ts';
  */
 export type Work = (url: string, key: string, end: number) => Promise<number[]>;
 
-/** High, because a client that gives up and starts again does not wait for Retry-After. */
+/** So many that no client gives up: one that starts again would not wait for Retry-After. */
 const TRIES = 1_000;
 const run = promisify(execFile);
 const bearer = (key: string) => ({ Authorization: `Bearer ${key}` });

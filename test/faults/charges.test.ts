@@ -50,7 +50,7 @@ test.for(losses)('a decision whose reply %s is charged once or counted as having
   }
   proxy.set({ kind: 'pass' });
   await expect.poll(isShared, { interval: 20 }).toBe(true);
-  // All earlier calls have arrived, because a connection delivers in order, and a new connection opens later.
+  // All earlier calls have arrived: a connection delivers in order, and a new one opens only once the old is closed.
   const admitted = async () => Number(await redis.hget(key.hash, 'admitted'));
   const least = async () => sent - (arrives ? 0 : await unknown());
   await expect.poll(async () => (await admitted()) >= (await least())).toBe(true);

@@ -13,7 +13,7 @@ test('a gateway without free file descriptors logs this once a second and recove
   });
   await expect.poll(() => /"gateway":"http:\/\/[^:]+:(\d+)"/.exec(limited.out())?.[1]).toBeDefined();
   const port = Number(/"gateway":"http:\/\/[^:]+:(\d+)"/.exec(limited.out())?.[1]);
-  // Clients reconnect, because the gateway frees descriptors when it closes files that it needed only for its start.
+  // Clients reconnect to use up the descriptors that the gateway frees when it closes files it needed only at startup.
   const sockets = new Set<net.Socket>();
   let isOver = false;
   const connect = () => {

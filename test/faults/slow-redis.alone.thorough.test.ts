@@ -110,7 +110,7 @@ test.for([60, 100])(
   },
 );
 
-test('a Redis with a latency of 150 ms that lost its scripts still decides on unverified keys', async () => {
+test('a Redis with a latency of 150 ms that lost its scripts still decides requests with unverified keys', async () => {
   const { redis, proxy, stacks, unseen } = await fourGateways();
   proxy.set({ kind: 'delay', ms: 150 });
   for (const key of unseen.slice(0, 4)) {

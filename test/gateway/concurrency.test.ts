@@ -187,7 +187,7 @@ test.for(overloads)(
   },
 );
 
-test('a core that has reached half of its limit is not sent a read a second time merely to check the core', () => {
+test('a read is not sent twice merely to check a core that has reached half of its limit', () => {
   const core = new Core({ origin: 'http://core', url: 'http://core', connect: {} }, TIMEOUT_MS);
   expect(core.mayProbe(1_000)).toBe(true);
   while (core.limit.inFlight < core.limit.value / 2) core.limit.enter();

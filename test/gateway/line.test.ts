@@ -140,7 +140,7 @@ test('each request gets its own response, however the stream is split', async ()
   );
 });
 
-test('a response that is too large is skipped, and the others on its connection reach their requests', async () => {
+test('a response that is too large is skipped, and all others on its connection match their requests', async () => {
   for (const sizes of [[1_000_000], [100_000, 1, 30_000], [50_000, 65_536]]) {
     const { ask, connections } = await lineUnderTest((socket, path) => {
       if (path !== '/9') return;

@@ -99,7 +99,7 @@ test.concurrent.for(unread)(
 
     pipe.read(EVERYTHING);
     await expect.poll(() => pipe.text()).toContain('log lines dropped');
-    /** Returns the complete lines that were read so far. */
+    /** Returns the complete lines read so far. */
     const readable = () => pipe.text().slice(0, pipe.text().lastIndexOf('\n'));
     const dropLines = () => linesOf(readable()).filter(({ msg }) => msg === 'log lines dropped');
     const droppedLines = () => sum(dropLines().map(({ lines }) => lines));

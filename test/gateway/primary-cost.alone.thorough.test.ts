@@ -38,7 +38,7 @@ test("operators' lists, even ten at once, use no CPU time of the worker", TIMED,
 });
 
 test('the primary uses at most 90 MB, and 290 MB together with a worker that has 512 connections', TIMED, async () => {
-  // If the code was changed, the first test has already compiled and cached it. Otherwise, this would take 20 MB more.
+  // If the code was changed, the first test has already compiled and cached it. Compiling here would take 20 MB more.
   const workers = await startWorkers({ WORKERS: '1' });
   const key = await workers.issueKey();
   const agent = new http.Agent({ keepAlive: true, maxSockets: CONNECTIONS });

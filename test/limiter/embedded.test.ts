@@ -16,7 +16,7 @@ async function gateway() {
   const folder = await temporaryFolder();
   const time = { now: BEGIN };
   const asked: string[] = [];
-  /** Called before the limiter loads a key, after the key was read, and before the limiter saves states. */
+  /** Hooks: `load` runs before a key is loaded, `loaded` after it has been read, and `save` before states are saved. */
   const faults = { load: async () => {}, loaded: async () => {}, save: async () => {} };
   const storage = new SqliteStorage(folder, {
     clock: () => time.now,

@@ -68,7 +68,8 @@ test.for(Object.entries(GROUPS))(
         gateway: patients.flatMap(({ gateways = [] }) => gateways),
         core: patients.flatMap(({ cores = [] }) => cores),
       },
-      // A short fault, such as a stall, delays its own scrape. Rules must be evaluated before the next scrape hides it.
+      // A short fault, such as a stall, delays the scrape that would show it. Rules must be evaluated before the next
+      // scrape hides it.
       { scrapeEvery: '500ms', judgeEvery: '200ms', alerts: hasten },
     );
     const watch = watchAlerts(prometheus);

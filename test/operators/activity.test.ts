@@ -222,7 +222,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
 test('a key and its audit entry are stored in the same step', async () => {
   const stack = await fresh();
   await stack.issueKey();
-  // Only a few at a time, because all simultaneous changes are stored in one step.
+  // Only a few keys are issued at a time, because simultaneous changes are all stored in one step.
   const issuing = inTurn(Array.from({ length: 100 }), 4, () => stack.issueKey());
   const seen = new Set<number>();
   const differences = new Set<number>();

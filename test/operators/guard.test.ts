@@ -56,7 +56,7 @@ test('nothing, not even public files, can be read under a name other than loopba
   expect(await sendBytes(stack.adminUrl, 'GET /livez HTTP/1.0\r\n\r\n')).toMatch(/^HTTP\/1\.1 200 /);
 });
 
-test('a page of another origin cannot read answers, and a preflight allows nothing', async () => {
+test('a page from another origin cannot read answers, and a preflight allows nothing', async () => {
   const headers = {
     Origin: 'https://evil.example',
     'Access-Control-Request-Method': 'DELETE',

@@ -47,7 +47,7 @@ describe.for(bothStacks(url))('lists with %s', async ([, environment]) => {
     ['sort=name&name=acme&plan=free', ['acme one']],
     ['near=100', ['refused']],
     ['near=76', ['refused']],
-    // Loud has sent 15 of its 20 requests a day.
+    // Loud has sent 15 of its 20 daily requests.
     ['near=75', ['refused', 'Loud']],
     ['near=75&name=OU', ['Loud']],
     ['near=75&limit=1&offset=4', ['Loud']],

@@ -26,7 +26,7 @@ const DAY = { graceSeconds: 86_400 };
 const secretsOf = async (redis: Redis, key: string): Promise<number> =>
   (await redis.hkeys(hashOf(idOf(key)))).filter((field) => field.startsWith('secret:')).length;
 
-/** Repeats the request until Redis decides on it, because Redis may still be recovering. */
+/** Repeats the request until Redis decides it, because Redis may still be recovering. */
 async function statusOf(stack: Stack, key: string): Promise<number> {
   for (;;) {
     const { status } = await ask(stack, key);

@@ -128,7 +128,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect((await rotate(first, { graceSeconds: 60, ends: 'old' })).status).toBe(400);
   });
 
-  test('an operation outside the scope gets 403 in the Error format with limits and takes no token', async () => {
+  test('an operation outside the scope gets a 403 Error with the limit headers and takes no token', async () => {
     const first = await stack.issueKey({ plan: 'enterprise', minute: 100, day: 10 });
     const reader = await add(stack, first, { scope: ['read'] });
     const writer = await add(stack, first, { scope: ['write'] });

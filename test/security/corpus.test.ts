@@ -40,6 +40,6 @@ test('of all hostile byte streams, the core receives exactly the admitted reques
   expect([...answers.values()].filter((answer) => !begun.includes(answer) && !ANSWER.test(answer))).toEqual([]);
 });
 
-/** An optional interim answer, then a success or an error in the Error shape, always with limits. */
+/** An optional interim answer, then a success or an error in the Error shape, always with the limit headers. */
 const ANSWER =
   /^(?:HTTP\/1\.1 100 Continue\r\n\r\n)?HTTP\/1\.1 (?:200 OK|204 No Content|4\d\d [\w ]+|505 HTTP Version Not Supported)\r\n(?=[\s\S]*X-RateLimit-Limit: \d+\r\n)[\s\S]*\r\n\r\n(?:$|\[\]|\{"code":"\w+","message":"[^"]+","status":(?:4\d\d|505)\})/;

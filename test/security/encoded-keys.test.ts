@@ -10,7 +10,7 @@ import { startStack } from '../support/stack.ts';
 const escaped = (text: string): string =>
   text.replaceAll(/./gs, (char) => `%${char.charCodeAt(0).toString(16).padStart(2, '0')}`);
 
-/** The same key as clients and proxies may spell it. */
+/** The ways in which clients and proxies may spell a key. */
 const spellingsOf = (key: string): string[] => [
   key.replace('_', '%5F'),
   key.replaceAll('_', '%5f'),

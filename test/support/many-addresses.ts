@@ -38,7 +38,7 @@ async function isUp(): Promise<boolean> {
 
 const open = (from: string, count: number) => Promise.all(Array.from({ length: count }, () => connect(from)));
 
-/** Counts the open connections once haproxy has closed no more of them for a second. */
+/** Waits until haproxy has closed no connection for a second, then counts those still open. */
 async function kept(sockets: readonly Socket[]): Promise<number> {
   const count = () => sockets.filter(({ closed }) => !closed).length;
   for (let [last, since] = [count(), performance.now()]; performance.now() - since < 1_000; await sleep(50))

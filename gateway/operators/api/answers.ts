@@ -183,8 +183,8 @@ export const RequestView = RequestReport.omit({ cursor: true, digest: true, faul
 export type RequestView = z.infer<typeof RequestView>;
 
 /**
- * `missing` names the workers and gateways that did not respond. The others lack requests from before `since` if a
- * process was replaced then.
+ * `missing` names the workers and gateways that did not respond. `since` is when the newest process started: requests
+ * from before then are not included if the process that handled them was replaced.
  */
 export const RequestsAnswer = z.object({
   requests: listOf(RequestView),

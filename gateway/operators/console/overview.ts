@@ -127,7 +127,7 @@ const LOUD: readonly Column<TopAnswer['keys'][number]>[] = [
   },
 ];
 
-/** Lists the keys with the most requests in the last minutes. */
+/** Lists the keys with the most requests in the last few minutes. */
 function BusiestKeys() {
   const { value, fault } = usePolled('top', RANKED_EVERY_MS, () =>
     firstFilled<TopAnswer>(bodyOf, '/keys/top', { limit: SHOWN }, ({ keys }) => keys),

@@ -176,7 +176,7 @@ export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty
   const rows = value?.requests;
   const isOpen = (request: RequestView) => chosen.get(idOf(request)) ?? (opensOnlyOne && rows?.length === 1);
   const open = rows?.filter(isOpen) ?? [];
-  // A request in progress does not stop the updates, because its status is still unknown.
+  // While an open request is in progress, updates continue, so that its status is shown once it is known.
   held.current = open.length > 0 && open.every(({ status }) => status !== undefined) ? value : undefined;
   const more = {
     of: (request: RequestView) => html`<${RequestDetails} of=${request} leadsToKey=${hasKeys} />`,
@@ -237,7 +237,10 @@ function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
   `;
 }
 
-/** Says when requests with the key work again. The key is read again, because it may have changed since the refusal. */
+/**
+ * Says when requests with the key will work again. The key is read again, because it may have changed since the
+ * refusal.
+ */
 function Again({ at, keyId, outcome }: { at: string; keyId: string; outcome: RequestView['outcome'] }) {
   const { value: key, fault } = usePolled<KeyView>(keyPath(keyId), 10_000);
   if (fault instanceof ApiError && fault.status === 404) return 'The key has been revoked since.';

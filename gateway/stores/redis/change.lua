@@ -1,6 +1,6 @@
 #!lua
 -- Compares records, changes them, and adds entries to logs, in one step. All checks precede the first write, because
--- Redis does not roll back. storage.ts explains the parts. With the first line, Redis refuses the script when it is out
+-- Redis does not roll back. storage.ts explains the parts. The first line makes Redis refuse the script when it is out
 -- of memory; step.ts replaces that line for urgent changes.
 --
 -- KEYS     all names; the change refers to them by their places. KEYS[1] is the mark of this change: a change that was

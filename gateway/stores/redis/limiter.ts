@@ -252,7 +252,7 @@ const countText = (count: number, use: Use | undefined): string =>
 const chargeText = (debt: Debt): string =>
   `charge ${owedBy(debt)} ${debt.shadowed} ${debt.refused} ${debt.retryAt} ${debt.asOf} ${debt.spared} ${debt.due}`;
 
-/** Reads one verdict from decide.lua's reply. The top of that file describes the words. */
+/** Reads one verdict from decide.lua's reply. The comment at the top of decide.lua describes the format. */
 function readVerdict(reply: string): Verdict {
   const words = reply.split(' ');
   const outcome = words[0] as string;

@@ -217,9 +217,9 @@ export const outboxEntries = (entries: readonly LogEntry[], { tag, id }: Announc
   }));
 
 /**
- * Entries on a cluster, where a stream is in another slot than the change. A change is first announced in a set. In one
- * step, it then changes its record and writes its entries to a list in the same slot, from which they are moved. If a
- * gateway stops in between, others find its entries, and can remove the place of a key that was not issued.
+ * Entries on a cluster, where a stream is in a different slot from the change. A change is first announced in a set. In
+ * one step, it then changes its record and writes its entries to a list in the same slot, from which they are moved. If
+ * a gateway stops in between, others find its entries, and can remove the place of a key that was not issued.
  * @param forget removes the place of a key that does not exist
  */
 export function outboxes(

@@ -174,8 +174,8 @@ export class RedisStorage implements Storage {
   moveOutboxes = () => this.#outboxes.emptyLeftBehind(this.#onLost);
 
   /**
-   * On a cluster, the index and the set of outboxes are in other slots than the record. If the change of a new key is
-   * announced and then fails, another gateway removes the key's place in the index.
+   * On a cluster, the index and the set of outboxes are in different slots from the record. If the change of a new key
+   * is announced and then fails, another gateway removes the key's place in the index.
    */
   async #prepare(born: KeyCursor | undefined, about: Announced): Promise<void> {
     try {

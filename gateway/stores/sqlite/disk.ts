@@ -24,12 +24,12 @@ const HEADER_BYTES = 32;
 
 /**
  * Disk space reserved for the changes that must work on a full disk: random bytes, which no file system compresses or
- * leaves out. A stop on a full disk also keeps the space of SQLite's log, for the next start.
+ * leaves out. When the gateway stops on a full disk, it also keeps the space of SQLite's log for the next start.
  */
 export class Room {
   readonly #path: string;
   readonly #log: string;
-  /** The second name of a log, under which it outlasts SQLite. */
+  /** A second name (hard link) for a log, so that SQLite does not delete its contents. */
   readonly #kept: string;
 
   /** @param log the path of SQLite's log */
