@@ -12,7 +12,7 @@ export const CheckResult = z.object({
   found: z.string(),
   /** What the operator can do. */
   advice: z.string().optional(),
-  /** The time of the first check that found it; good findings have none. */
+  /** The time of the first check with this finding; good findings have none. */
   since: time.optional(),
 });
 export type CheckResult = Readonly<z.infer<typeof CheckResult>>;

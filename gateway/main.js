@@ -5,7 +5,7 @@
 import { enableCompileCache, flushCompileCache } from 'node:module';
 import { join } from 'node:path';
 
-// By default, SIGHUP would terminate the process. There is nothing to reload yet.
+// Ignores SIGHUP, which would terminate the process by default: there is nothing to reload yet.
 process.on('SIGHUP', () => {});
 enableCompileCache(join(import.meta.dirname, '../node_modules/.cache/compiled'));
 const { asksForHelp } = await import('../shared/process/arguments.ts');

@@ -96,7 +96,7 @@ export async function openBackend(
       if (options.embedded === undefined) {
         tails = [follow(AUDIT_LOG, storage, announce), follow(bans.followed, storage, doubt)];
         // The first read of a log cannot show what has changed, so all data that was read earlier counts as outdated.
-        // It is therefore done before the gateway reports that it has started.
+        // That read is therefore done before the gateway reports that it has started.
         await Promise.all(tails.map((tail) => tail.read().catch(() => undefined)));
         for (const tail of tails) tail.run(stopped.signal);
         bans.run(stopped.signal);

@@ -48,7 +48,7 @@ export const ROUTES: readonly GatewayRoute[] = [
   LIMITS_ROUTE,
 ];
 
-/** The path of the first read without parameters that the core answers. */
+/** The path of the first GET operation without path parameters that the core answers. */
 export const CORE_READ: string | undefined = ROUTES.find(
   (route) => route.method === 'GET' && !route.path.includes('{') && route !== LIMITS_ROUTE,
 )?.path;

@@ -108,7 +108,7 @@ export async function serveOperators(
   };
 }
 
-/** Returns ADMIN_TOKEN or, if that is not set, the token from DATA_DIR as read at the start. */
+/** Returns ADMIN_TOKEN or, if it is not set, the token that was read from DATA_DIR at the start. */
 async function sharedTokenOf(settings: GatewaySettings, logger: Logger): Promise<() => string> {
   const current = adminTokenOf(settings, logger);
   const first = current() ?? (await keptToken(settings.DATA_DIR));

@@ -33,7 +33,7 @@ export function actOn(changed: Changed, clients: Clients, planCache: PlanCache |
  * The operators' storage, which acknowledges a change once every worker of this gateway acts on it.
  * @param announce resolves when no worker acts on older data
  * @param begin makes sure that there are plans: a store that contains a key is no longer empty, and would not get the
- *   built-in ones
+ *   built-in plans
  */
 export function confirmed(storage: Storage, announce: Announce, begin: () => Promise<void>): Storage {
   /**
@@ -103,8 +103,8 @@ const changedKey = (key: string, isReset: boolean): Changed => (isReset ? { key,
 const EVERY_MS = 250;
 
 /**
- * Writes each ban that a decision imposes to a log that the other gateways follow, so that it is in force there too,
- * even if they then lose Redis. The audit log contains only changes by operators.
+ * Writes each ban that a decision imposes to a log that the other gateways follow, so that the ban is in force there
+ * too, even if they lose Redis afterwards. The audit log contains only changes by operators.
  */
 export function banLog(storage: Pick<Storage, 'change'>) {
   const own = randomUUID();
@@ -175,7 +175,7 @@ const UNREADABLE =
 /**
  * Follows a log, so that another gateway's change is in force here within a second, and stays in force while the store
  * is unavailable. Any key may have changed if the last entry seen is gone, if too many entries follow it, or if the
- * log's key holds something else.
+ * log's key holds something other than a log.
  * @param storage must have the deadline of decisions, so that reading does not wait for a dead connection
  * @param announce resolves when no process of this gateway acts on older data
  */

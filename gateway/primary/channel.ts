@@ -149,7 +149,7 @@ export interface AskedOfPrimary {
   readonly banned: readonly [{ readonly id: string; readonly known: KnownKey }, undefined];
   /** A key event for WEBHOOK_URL. The primary keeps it if the worker exits. */
   readonly happened: readonly [Happening, undefined];
-  /** A local decision, because Redis is unavailable. Undefined if no worker knows the key. */
+  /** A local decision while Redis is unavailable. Undefined if no worker knows the key. */
   readonly decide: readonly [LocalQuestion, Verdict | undefined];
   /** The limit status of a key, under the same conditions. */
   readonly peek: readonly [LocalQuestion, Verdict | undefined];
@@ -197,8 +197,8 @@ export interface LocalQuestion {
 }
 
 /**
- * What an operator changed: one key, the plan table (which is included), or an unknown set of keys. `isReset` is set if
- * the change filled both buckets.
+ * What an operator changed: one key, the plan table (which the message includes), or an unknown set of keys. `isReset`
+ * is set if the change filled both buckets.
  */
 export type Changed =
   | { readonly key: string; readonly isReset?: boolean }

@@ -14,8 +14,8 @@ export interface FilesMessage {
  * Watches the files that settings name. A bad file changes nothing for running workers. A worker that starts while a
  * file is bad gets the last good text from its primary.
  * @param readSettings throws if the settings are invalid
- * @returns a function that returns the last good texts, or undefined if all files are good, so that a worker can read
- *   them itself
+ * @returns a function that returns the last good texts, or undefined if all files are good, in which case a worker can
+ *   read them itself
  */
 export function lastGoodFiles(readSettings: () => unknown): () => ReadonlyMap<string, string> | undefined {
   let good = textsRead();

@@ -11,14 +11,14 @@ import {
   type LocalQuestion,
 } from './channel.ts';
 
-/** Shorter than a worker waits for the primary. */
+/** Shorter than the time that a worker waits for the primary. */
 const GATHERED_WITHIN_MS = 500;
 /** An answer reaches the worker within this time. Otherwise the worker has decided by itself. */
 const TRAVEL_MS = 100;
 /** After this time the workers' data on a key is collected again, because Redis may have answered by then. */
 const FRESH_MS = 100;
 
-/** How long a worker that is being replaced has to report its keys. Nobody waits for that, and it is asked only once. */
+/** How long a worker that is being replaced has to report its keys. Nobody waits, and the worker is asked only once. */
 const HANDED_OVER_WITHIN_MS = 10_000;
 
 type Worker = Pick<Channel<AskedOfWorker, AskedOfPrimary>, 'ask' | 'insist'>;
@@ -41,7 +41,7 @@ export function levelsOfMachine(known: Clients, workers: () => readonly Worker[]
   ): Promise<Verdict | undefined> {
     if (!gatherings.has(id) && !isCurrent(id, repliedAt)) gatherings.set(id, gather(id));
     await gatherings.get(id);
-    // After a stall of this process, the worker has already decided, so the request would be charged twice.
+    // After a stall of this process, the worker has already decided. A decision here would charge the request twice.
     if (monotonicClock() - askedAt > (ANSWER_WITHIN_MS - TRAVEL_MS) * MILLISECOND) return undefined;
     const credential = credentialOf(id, digest, use);
     return name === 'decide' ? known.decide(credential, owes) : known.peek(credential);

@@ -25,7 +25,7 @@ const REPLACED_WITHIN_MS = 250;
 
 /**
  * The gateway: this process serves operators and supervises the workers, which serve clients. The workers start before
- * this process loads what operators need, and the gateway can be stopped while that loads. Without Redis, this process
+ * this process loads what operators need, and the gateway can be stopped during this load. Without Redis, this process
  * opens the storage.
  * @param readAgain reads the settings, and throws if they are invalid
  * @returns `addresses`, which rejects with the errors of workers that cannot start and of the operators' listener
@@ -43,7 +43,7 @@ export async function startPrimary(
   // If the only worker is replaced, its successor must get the same port, so a free port is chosen here.
   const port = settings.PORT === 0 ? await tryPort(settings.HOST, 0, 'PORT') : settings.PORT;
   await endLeftBehind(port, logger);
-  // These checks run before a worker is serving. A PORT in use does not abort the start by itself, because the process
+  // These checks run before any worker serves. A PORT in use does not abort the start by itself, because the process
   // that uses it may be about to exit.
   const tried = await Promise.allSettled([
     tryPort(settings.HOST, port, 'PORT'),
@@ -65,7 +65,7 @@ export async function startPrimary(
     logger,
     onCrash: () => crashes.add(),
     onReplaced: ({ channel }) => void (owner === undefined && levels.takeOver(channel)),
-    // Every connection has closed by then: each serves one more request or becomes idle, and both have a time limit.
+    // All connections close within this time: each serves one more request or becomes idle, and both have a time limit.
     replacedMs: LONGEST_USE_MS + settings.CORE_TIMEOUT_MS,
     launch(number, reason) {
       const worker: WorkerProcess = new WorkerProcess(number, port, filesInsteadOfBad(), {

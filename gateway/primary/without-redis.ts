@@ -25,7 +25,7 @@ export function storageOfPrimary(primary: Channel<AskedOfPrimary, AskedOfWorker>
   const methods = METHODS.map((method) => [method, (...args: unknown[]) => call(method, ...args)]);
   return {
     ...(Object.fromEntries(methods) as Storage),
-    // A function cannot be sent, so a lost entry is not reported.
+    // `onLost` is a function and cannot be sent, so a lost entry is not reported.
     change: ({ onLost: _, ...change }) => call('change', change) as Promise<boolean>,
     async load(id) {
       const loaded = await primary.ask('load', id);
@@ -59,7 +59,7 @@ export function keyOwner(workers: () => readonly WorkerProcess[], open: (owner: 
   /** @returns the fields of a key; undefined if they cannot be read now */
   function load(worker: WorkerProcess, id: string) {
     // This `release` does not cancel another worker's pending load of the key: the storage runs loads of a key in turn,
-    // so that load follows this one.
+    // so the pending load follows this one.
     const others = () => workers().filter((other) => other !== worker && other.hasKeys);
     const takeOver = () => Promise.all(others().map((other) => other.release({ id, isChanged: false })));
     return storage.load(id, takeOver).then(

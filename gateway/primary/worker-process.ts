@@ -32,7 +32,7 @@ const CONFIRMS_WITHIN_MS = 1_000;
 const CONFIRMS_AT_START_WITHIN_MS = 10_000;
 /** Longer than a server needs to stop after the lame-duck and linger times. */
 const STOP_WITHIN_MS = 20_000;
-/** How many characters of its standard error are kept: a log line of that length is written atomically. */
+/** How many characters of a worker's standard error are kept: a log line of that length is written atomically. */
 const MAX_SAID = 2_000;
 
 /** Settings for the primary alone: the operators' address and token, and the receiver of webhooks. */
@@ -171,7 +171,7 @@ export class WorkerProcess {
     if (this.#hasStarted) await this.#insist('changed', changed, 'The worker did not confirm a change in time.');
   }
 
-  /** Makes the worker send the state of a key and forget the key. Resolves when it decides no more requests with it. */
+  /** Makes the worker send the state of a key and forget the key. Resolves when the worker no longer uses the key. */
   async release(order: AskedOfWorker['release'][0]): Promise<void> {
     if (this.hasKeys)
       await this.#insist('release', order, 'The worker did not release a key in time. Its last counts are lost.');
@@ -231,7 +231,7 @@ function keepErrors({ stderr }: ChildProcess) {
   return {
     add,
     said: () => said.trim(),
-    /** From now on, also writes to this process's standard error. */
+    /** From now on, also writes the worker's text to this process's standard error. */
     passOn: () => void stderr?.on('data', (text: string) => process.stderr.write(text)),
   };
 }
@@ -272,8 +272,8 @@ export async function endLeftBehind(port: number, logger: Logger): Promise<void>
     if (listeners().length === 0) break;
   }
   kill(listeners(), logger);
-  // The socket may be on its way to a worker that hung at its start. Then no process has the socket, and it closes when
-  // that worker exits.
+  // The socket may be on its way to a worker that hung at its start. In that case no process has the socket, and
+  // the socket closes when the worker exits.
   while (left().length > 0 && socketsAt(port, 'self').length > 0) await sleep(LOOK_EVERY_MS);
 }
 

@@ -18,8 +18,8 @@ import { storageOfPrimary } from './without-redis.ts';
 /** A report also shows the primary that this worker is not hanging. */
 const REPORT_EVERY_MS = 500;
 /**
- * Longer than the primary waits for other gateways. Otherwise the worker would miss its answer, treat the primary as
- * silent and send it no more questions.
+ * Longer than the primary waits for other gateways. Otherwise the worker would miss the primary's answer, treat the
+ * primary as silent and send it no more questions.
  */
 const REFUSALS_WITHIN_MS = 3_000;
 
@@ -89,7 +89,7 @@ export async function startWorker(
     withinMs: order?.redisWithinMs,
   });
   opened = backend;
-  // The table that was read in the meantime may be older.
+  // The table that was read in the meantime may be older than the announced one.
   if (changedPlans !== undefined) backend.planCache.take(changedPlans);
   if (order?.mustLoad) await backend.loaded;
   const server = await serveClients(settings, backend, logger, metrics, {

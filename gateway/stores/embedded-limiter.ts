@@ -35,9 +35,9 @@ interface HeldKey {
   readonly id: string;
   readonly record: KeyRecord;
   state: KeyState;
-  /** The state that was last sent to the store, unless that failed. */
+  /** The state that was last sent to the store, unless the store failed to save it. */
   sent?: KeyState | undefined;
-  /** Set until a new ban on the key is stored. Resolves to whether that succeeded. */
+  /** Set until a new ban on the key is stored. Resolves to whether the ban was stored. */
   ban?: Promise<boolean> | undefined;
 }
 
@@ -81,7 +81,7 @@ export class EmbeddedLimiter implements Limiter {
   /**
    * Forgets a key. The next decision on the key loads it again.
    * @param isChanged whether the key's record will change. If not, another worker loads the key, and this worker may
-   *   load it again only afterwards
+   *   load it again only after that
    * @returns the key's state, if it is not stored yet
    */
   release(id: string, isChanged: boolean): FieldChanges | undefined {

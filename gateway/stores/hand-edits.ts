@@ -24,7 +24,7 @@ const PLANS_EVERY_MS = 100;
 
 const USUAL = {
   everyMs: 1_000,
-  /** A new or restored key gets its place in the order of keys first, and its data within this time. */
+  /** A new or restored key first gets its place in the order of keys, and then, within this time, its data. */
   withoutDataMs: 60_000,
 };
 
@@ -82,8 +82,8 @@ export function watchEdits(
     // A person who adds a key to the list types whole seconds.
     const wasKey = !Number.isInteger(createdAt) || (await isInAuditLog(id));
     const entry = wasKey
-      ? byHand('key.revoke', id, 'Its data is gone.')
-      : byHand('key.reindex', id, 'It was in the list of keys, but is not a key.');
+      ? byHand('key.revoke', id, "The key's data is gone.")
+      : byHand('key.reindex', id, 'The id was in the list of keys, but belongs to no key.');
     const record = `revoked:${id}` as const;
     const moveTo = { record, fields: [], seconds: REVOKED_KEPT_SECONDS, mark: 'deleted_by_hand' } as const;
     await storage.change({

@@ -182,7 +182,7 @@ export function writeRecord(
   };
 }
 
-/** Whether a hash, even an invalid one, shows that the key has no such secret. decide.lua uses the same rule. */
+/** Whether a hash, even an invalid one, shows that the key has no secret of this digest. decide.lua does the same. */
 export const isUnknownSecret = (digest: string, hash: Fields): boolean =>
   hash[SECRET + digest] === undefined && hash[KEPT_SECRETS] !== undefined;
 
@@ -286,8 +286,8 @@ const secretsDigest = (hash: Fields): string => {
 
 /**
  * In decide.lua's format: id, expiry, scope, networks, creation (followed by `/` and the original expiry of a replaced
- * secret), name. The creation is `-` for a secret as old as its key: with fewer bytes, more keys keep Redis' compact
- * encoding.
+ * secret), name. The creation time is `-` for a secret as old as its key: with fewer bytes, more keys keep Redis'
+ * compact encoding.
  * @param keyCreatedAt the key's field `created_at`
  */
 function writeSecret(

@@ -137,7 +137,7 @@ export class Keys {
    * Applies the change that `make` returns for a key's record and state. Calls `make` again if another change came
    * first.
    * @returns the key after the change; undefined if there is no such key
-   * @throws {Unreadable} if malformed data would remain, unless the change stops clients
+   * @throws {Unreadable} if malformed data would remain, unless the change stops clients from using the key
    */
   async change(
     id: string,
@@ -171,8 +171,8 @@ export class Keys {
 
   /**
    * Revokes a key. The revocation and the key's usage stay on record for 36 days.
-   * @returns false if there is no such key. This is confirmed like a revocation, because an earlier attempt may
-   *   have revoked it
+   * @returns false if there is no such key. Even then, the call waits for confirmation as a revocation does, because an
+   *   earlier attempt may have revoked the key
    */
   async remove(id: string, activity?: Activity): Promise<boolean> {
     const moveTo = { record: revoked(id), fields: REVOKED_FIELDS, seconds: REVOKED_KEPT_SECONDS };
@@ -305,9 +305,9 @@ export const NO_FACTS =
   "The usage of this API key cannot be read: the gateway's store does not answer. Retry after the time in Retry-After.";
 
 /**
- * Returns a function that reads a key's facts and keeps the last ones for outages. Call it only after the secret has
- * been verified. It returns undefined for a key that is gone, and throws {StoreUnavailable} if the store does not
- * answer and no facts are kept.
+ * Returns a function that reads a key's facts and keeps the last ones for outages. Call that function only after the
+ * secret has been verified. It returns undefined for a key that is gone, and throws {StoreUnavailable} if the store
+ * does not answer and no facts are kept.
  */
 export const factsReader =
   (keys: Pick<Keys, 'get'>, clients: Clients) =>

@@ -23,7 +23,7 @@ const WRITTEN_BACK_MS = 1_500;
 export class PlanCache {
   /** The table in force: the built-in one until another is known. */
   table: PlanTable = DEFAULT_PLANS;
-  /** The table last read, including its invalid values; undefined before that. */
+  /** The table last read, including its invalid values; undefined before the first read. */
   stored: StoredPlans | undefined;
   /** The version of that table. */
   version: string | undefined;
@@ -81,7 +81,7 @@ export class PlanCache {
     this.#adopt(readPlans(stored, this.table).table);
   }
 
-  /** Reads the table now and regularly. Writes it first if the store is empty. */
+  /** Reads the table now and at regular intervals. Writes it first if the store is empty. */
   async start(): Promise<void> {
     this.#reading = this.refresh();
     await this.#reading;
@@ -144,7 +144,7 @@ export class PlanCache {
     const text = JSON.stringify(stored);
     if (text === this.#textTaken && this.isReadable && this.table === this.#tableTaken) return;
     const { table, rejected } = readPlans(stored, this.table);
-    // A missing or bad value in the first table has no last good value: the built-in ones do not count.
+    // A missing or bad value in the first table has no last good value: built-in values do not count.
     const isUsable = this.ifKnown !== undefined || isWhole(stored);
     this.rejected = isUsable ? rejected : rejected.map((value) => ({ ...value, kept: undefined }));
     this.#alarm(this.rejected);

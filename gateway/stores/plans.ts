@@ -126,7 +126,7 @@ export class Plans {
 
   /**
    * Writes the built-in table into an empty store. If people have begun to type a table there, completes that table. In
-   * any other store, it only keeps a copy of a complete table.
+   * any other store, only keeps a copy of a complete table.
    */
   async begin(): Promise<void> {
     const [table, kept] = await Promise.all([this.read(), this.readKept()]);
@@ -214,7 +214,7 @@ export class Plans {
     return isMade ? version : undefined;
   }
 
-  /** Writes a missing table back from the kept copy, or from `last` if that is missing too. */
+  /** Writes a missing table back from the kept copy, or from `last` if the copy is missing too. */
   async writeBack(last: StoredPlans | undefined): Promise<void> {
     const kept = await this.readKept();
     const table = isWhole(kept) ? kept : last;

@@ -7,7 +7,7 @@ import { StoreUnavailable } from '../limiter/limiter.ts';
  * The narrow interface under all stores (keys, plans, audit log, tokens). It has two implementations: Redis, shared by
  * gateways, and one SQLite file. An acknowledged change is durable and visible to every later call.
  *
- * A record is a set of fields with text. There are these records:
+ * A record is a set of text fields. There are these records:
  * - `key:<id>`: an API key, and its state, which decisions write.
  * - `revoked:<id>`: what is left of a revoked key. It expires.
  * - `plans`: the plan table, which people edit. `plans:kept`: the table as a gateway last left it.
@@ -83,7 +83,7 @@ export interface Change {
   /** Empty if the entries are about a past event. */
   readonly parts: readonly Part[];
   /**
-   * These are added to their logs in the same step. The audit log omits an entry that repeats the newest entry about
+   * The entries to add to their logs in the same step. The audit log omits an entry that repeats the newest entry about
    * its target, with the same request id and within a minute.
    */
   readonly entries: readonly LogEntry[];
@@ -148,7 +148,7 @@ export interface Storage {
   relistKeys(): Promise<number>;
   /**
    * Compares and changes in one step.
-   * @returns false if a record is not as required; then nothing was changed
+   * @returns false if a record is not as required, in which case nothing was changed
    * @throws {NotMade} if the change was certainly not made, {Unknown} if it may have been made, {Unconfirmed} if it was
    *   made but not confirmed
    */

@@ -14,10 +14,10 @@
 --                  index = { key, score, id } of a new key; missing for none,
 --                  entries = list of { key, length = entries kept, as text; fields = names and values, alternating;
 --                    look_back = how many entries are searched for a repetition, as text; missing to add in any case;
---                    within = how old it may be, in milliseconds }
+--                    within = how old the repeated entry may be, in milliseconds }
 --                    or { key, text } for an outbox }
 -- ARGV[2]  seconds that the mark is kept
--- ARGV[3]  '1' if the step was sent before without a reply: it is then cancelled if it cannot be applied
+-- ARGV[3]  '1' if the step was sent before and got no reply: the step is cancelled if it cannot be applied
 -- ARGV[4]  Unix time in microseconds, by the clock of this Redis, from which the change is no longer applied
 --
 -- reply    { 1 applied, 0 not as required, -1 cancelled; list of { place of an entry from 0, why it could not be added } }

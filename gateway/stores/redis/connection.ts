@@ -14,8 +14,8 @@ const OPERATORS_TIMEOUT_MS = 5_000;
 const AWAY_MS = 1_000;
 
 /**
- * Opens a second connection, for operators, with longer timeouts. The connection for decisions already logs the state
- * of this Redis. If it failed to connect in time, the second connection gets only a short time.
+ * Opens a second connection, for operators, with longer timeouts. It logs nothing, because the connection for decisions
+ * already logs the state of this Redis. If the first failed to connect in time, the second gets only a short time.
  * @throws as `connect` does
  */
 export function connectOperators(target: RedisTarget, logger: Logger, isAway: boolean): Promise<RedisConnection> {
@@ -37,13 +37,13 @@ const CONNECT_TIMEOUT_MS = 300;
 /** A connection without an answer for this long is dead, even if TCP has not noticed. */
 export const silentMs = (timeoutMs = 0): number => Math.max(500, 2 * timeoutMs);
 const LONGEST_RETRY_MS = 100;
-/** Without this, ioredis waits for Redis' own estimate of its loading time, in whole seconds. */
+/** Without this, ioredis waits for as long as Redis estimates that loading will take, in whole seconds. */
 const LOADING_RETRY_MS = 100;
 
 export const retryDelayMs = (attempt: number): number => Math.min(50 * attempt, LONGEST_RETRY_MS);
 
 /**
- * Options of every connection. Commands fail fast, and none is queued or sent twice, because it could be charged twice.
+ * Options of every connection. Commands fail fast, and none is queued or sent twice: a request could be charged twice.
  * @param timeoutMs the timeout of a command, which may still run afterwards
  */
 export const failFast = (timeoutMs: number) =>
@@ -169,7 +169,8 @@ function endWhenSilent(redis: Redis): void {
 
 /**
  * Connects to a cluster, or keeps trying in the background. A decision follows a redirect (MOVED, ASK), because the
- * first node did not run it. It fails if the connection closes or on CLUSTERDOWN, where the library would resend it.
+ * first node did not run it. It fails if the connection closes or on CLUSTERDOWN; by default, the library would resend
+ * it.
  */
 export async function connectCluster(target: RedisTarget, logger: Logger): Promise<Cluster> {
   const { db: _db, ...common } = commonOptions(target);

@@ -21,7 +21,7 @@ export const fieldsOf = (info: string): Fields =>
 
 /**
  * How many replicas follow a node. A replica that is still loading the data confirms nothing.
- * @param replication that section of INFO
+ * @param replication the replication section of INFO
  */
 export const followersIn = (replication: Fields): number =>
   Object.entries(replication).filter(([field, state]) => /^slave\d+$/.test(field) && state?.includes('state=online'))

@@ -12,7 +12,7 @@ const questionsOf = (gateway: string): string => `gateway:questions:{${gateway}}
 const answersOf = (question: string): string => `gateway:answers:{${question}}`;
 
 const LOOK_EVERY_MS = 250;
-/** How often a gateway reports that it polls. If it hangs, others show this time as its last sign of life. */
+/** How often a gateway reports that it polls. If it hangs, others show its last report as its last sign of life. */
 const LISTED_EVERY_MS = 1_000;
 /** A gateway that has not polled for this long counts as stopped. A gateway that only hangs for a while does not. */
 const FORGOTTEN_AFTER_SECONDS = 300;
@@ -27,7 +27,7 @@ const seconds = (): number => Math.floor(Date.now() / 1_000);
 
 /** The name of a gateway for operators: its host and its process id. Containers can share both. */
 const nameOf = (gateway: string): string => gateway.replace(/:\w+$/, '');
-/** When it started, in Unix seconds: the first eight digits of its id's last part. */
+/** When a gateway started, in Unix seconds: the first eight digits of its id's last part. */
 const startOf = (gateway: string): number => Number.parseInt(gateway.slice(-12, -4), 16);
 
 const waited = (ms: number): Promise<undefined> => sleep(ms, undefined, { ref: false });
@@ -48,7 +48,7 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
   /**
    * Queries all other gateways. Never rejects, and returns in time even if Redis is down or hangs.
    * @returns the answers, and the gateways that did not answer. The latter are undefined if the gateways are unknown,
-   *   or if Redis hung or refused commands during the query, which says nothing about the gateways (`areUnasked`)
+   *   or if Redis hung or refused commands during the query, so that their silence proves nothing (`areUnasked`)
    */
   async function ask(content: unknown, withinMs: number) {
     const until = performance.now() + withinMs;

@@ -27,7 +27,7 @@ import { isCluster, nodeOf } from './connection.ts';
 
 const TEXT = readFileSync(new URL('./change.lua', import.meta.url), 'utf8');
 const URGENT = TEXT.replace('#!lua', '#!lua flags=allow-oom');
-/** A script in place of the command, because a cluster routes the script to the same node as the change. */
+/** A script in place of the TIME command, because a cluster routes the script to the same node as the change. */
 const CLOCK = "return redis.call('TIME')";
 
 /** A mark is kept for longer than its step is repeated. */

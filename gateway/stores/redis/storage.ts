@@ -60,7 +60,7 @@ export interface RedisStorageOptions {
 
 /**
  * The storage that gateways share: a hash for each record, a stream for each log, and two sorted sets of keys. Every
- * change is one script. It waits for a replica if one is connected.
+ * change is one script, and waits for a replica if one is connected.
  */
 export class RedisStorage implements Storage {
   readonly #redis: RedisConnection;

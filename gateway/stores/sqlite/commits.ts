@@ -199,7 +199,7 @@ export class Commits {
     else if (this.#freePageCount() < LEAST_FREE_PAGES) this.begin(1);
   }
 
-  /** @returns why no space could be freed */
+  /** @returns why no free pages could be added; undefined if they were */
   #makeRoom(room: Room, rooms: number): string | undefined {
     // The pages would first fill the log and then the database, which could need the reserved space.
     if (room.available() < (rooms + 1) * ROOM_BYTES) return FULL;

@@ -66,8 +66,8 @@ export class Room {
   }
 
   /**
-   * If there is no log, the kept log takes its name, or the reserved file if no log was kept. SQLite then overwrites
-   * that file.
+   * If there is no log, gives its name to the kept log or, if none was kept, to the reserved file. SQLite then
+   * overwrites that file.
    */
   becomeLog(): void {
     try {
@@ -86,7 +86,7 @@ export class Room {
   }
 
   /**
-   * Gives the log a second name, under which it stays when SQLite removes it. If SQLite cannot remove it, both names
+   * Gives the log a second name, under which it stays when SQLite removes the first. If SQLite cannot do so, both names
    * stay, and the next start drops the second one.
    */
   keepLog(): void {

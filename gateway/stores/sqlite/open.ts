@@ -233,7 +233,7 @@ function takeLock(folder: string): (() => void) | undefined {
   };
 }
 
-/** Creates the file itself, because SQLite would let others read it. SQLite reports a folder that cannot be written. */
+/** Creates the file here, because SQLite would let others read it. SQLite later reports an unwritable folder. */
 function createForOwner(path: string): void {
   try {
     closeSync(openSync(path, 'wx', 0o600));

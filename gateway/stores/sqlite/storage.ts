@@ -157,7 +157,7 @@ export class SqliteStorage implements Storage, KeySource {
    * Saves the changes that decisions made to existing keys. Changes that cannot be saved, for example on a full disk,
    * are kept and saved later.
    * @param mustBeDurable for changes that a client sees, such as a ban
-   * @returns false if they must be durable but could not be written. This process keeps them in memory
+   * @returns false if the changes must be durable but could not be written. This process keeps them in memory
    */
   async save(states: Iterable<SavedState>, mustBeDurable: boolean): Promise<boolean> {
     const ids: string[] = [];
@@ -174,8 +174,8 @@ export class SqliteStorage implements Storage, KeySource {
     const { database, unlock } = this.#opened;
     if (!database.isOpen) return;
     const unsaved = [...this.#unsaved];
-    // Urgent: if a full disk kept them from being saved, the next start would refill buckets. Saving a few at a time
-    // needs little disk space.
+    // Urgent: if a full disk kept these changes from being saved, the next start would refill buckets. Saving a few at
+    // a time needs little disk space.
     for (let at = 0; at < unsaved.length; at += SAVED_AT_ONCE)
       void this.save(unsaved.slice(at, at + SAVED_AT_ONCE), true);
     this.#commits.close();
