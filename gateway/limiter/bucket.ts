@@ -10,8 +10,8 @@ export type Clock = () => number;
 export const systemClock: Clock = () => Date.now() * 1_000;
 
 /**
- * `process.hrtime` is the same clock in every process on a machine, whereas `performance.now()` counts from the start
- * of its own process. The offset between these two clocks.
+ * The offset between `process.hrtime`, which is the same clock in every process on a machine, and
+ * `performance.now()`, which counts from the start of its own process.
  */
 const BEGAN = Number(process.hrtime.bigint() / 1_000n) - performance.now() * 1_000;
 

@@ -17,7 +17,7 @@ export interface KeyFacts {
   readonly name: string;
   readonly expiresAt: number | undefined;
   readonly refusals: Refusals;
-  /** Requests by day, the oldest first. Days are counted from 1970. */
+  /** Requests by day, oldest first. Days are counted from 1970. */
   readonly days: readonly Count[];
 }
 
@@ -37,7 +37,7 @@ export class Client {
   facts: { readonly facts: KeyFacts; readonly askedAt: number } | undefined;
   /** Requests with the key that take up capacity in the gateway (overload.ts). */
   inFlight = 0;
-  /** The times until which the client's reads are expected to be slow, and responses to be large (upstream/call.ts). */
+  /** The times until which the client's reads are expected to be slow, and its responses large (upstream/call.ts). */
   slowUntil = 0;
   largeUntil = 0;
   largePath = '';
@@ -63,7 +63,7 @@ export type KnownPage = readonly (readonly [id: string, KnownKey])[];
 
 /** Requests that were decided here and that the store has not charged yet. */
 export interface Debt {
-  /** Admitted requests, including the spared ones. The store takes a token for each of the others. */
+  /** Admitted requests, including the spared ones, for which the store takes no token. */
   admitted: number;
   /** How many of the admitted requests, counted from the first, take no token because the key has been reset since. */
   spared: number;
@@ -126,7 +126,7 @@ export function debited(state: KeyState, debt: Debt): KeyState {
   return { ...state, minute: lowered(state.minute, debt.due, -1), day: lowered(state.day, owedBy(debt), 0) };
 }
 
-/** Lowers a level, down to the floor (0 or minus the limit) at most. A level below the floor does not change. */
+/** Lowers a level, but not below the floor (0 or minus the limit). A level already below it does not change. */
 function lowered(level: StoredLevel, owed: number, floor: -1 | 0): StoredLevel {
   const least = floor * (level.limit ?? 0);
   if (level.tokens - owed >= least) return { ...level, tokens: level.tokens - owed };

@@ -22,9 +22,7 @@ import { MAX_LIMIT, type Plan, type PlanTable } from './plans.ts';
 
 /** How long local decisions may use the store's verdict. */
 const VERDICT_HOLDS = 15 * 60 * SECOND;
-/**
- * How long this process remembers a ban. It is short, because an operator may have lifted the ban at another gateway.
- */
+/** How long this process remembers a ban: not long, because an operator may have lifted it at another gateway. */
 const BAN_HOLDS = SECOND;
 export const MAX_CLIENTS = 50_000;
 /** How many keys another process takes over at once: few enough not to block its event loop. */
@@ -56,7 +54,10 @@ export class Clients implements LocalDecisions {
   readonly #monotonic: () => number;
   readonly #onBan: (client: Client) => void;
   #doubtedAt = Number.NEGATIVE_INFINITY;
-  /** The last change to any key without a record. Records for all restored keys would evict those in use. */
+  /**
+   * When a key without a record last changed. All such keys share this time, because a record for each restored key
+   * would evict the records in use.
+   */
   #othersChangedAt = Number.NEGATIVE_INFINITY;
 
   /**
@@ -366,7 +367,7 @@ function isNewer({ decision, at }: StoreReply, than: StoreReply | undefined): bo
 }
 
 const EXPIRED: Unauthorized = { outcome: 'unauthorized', reason: 'expired', mode: 'local' };
-/** No key reaches so many strikes. */
+/** No key ever reaches this many strikes. */
 const NO_BANS: Plan = { ban_after: MAX_LIMIT, ban_grace_seconds: MAX_LIMIT, ban_seconds: 1 };
 const UNBOUND: Bounds = { scope: SCOPES, networks: [] };
 

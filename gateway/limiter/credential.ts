@@ -15,7 +15,7 @@ const SECRET_START = 'as_'.length + ID_LENGTH + '_'.length;
 const CHECK_START = SECRET_START + SECRET_LENGTH;
 const PATTERN = `as_[0-9A-Za-z]{${ID_LENGTH}}_[0-9A-Za-z]{${SECRET_LENGTH + CHECK_LENGTH}}`;
 const API_KEY = new RegExp(`^${PATTERN}$`);
-/** Omits the `a`, which can be part of an escape before it: `%5as_`. */
+/** Omits the `a`, which decoding can consume as part of an escape: `%5as_`. */
 const WHOLE_API_KEY = new RegExp(PATTERN.slice(1), 'g');
 const API_KEY_IN_TEXT = new RegExp(`(as_[0-9A-Za-z]{${ID_LENGTH}}_)[0-9A-Za-z]+`, 'g');
 const DECODED_API_KEY = new RegExp(`(s_[0-9A-Za-z]{${ID_LENGTH}}_)[0-9A-Za-z].*`, 's');
@@ -220,7 +220,7 @@ export function inactiveReason({ disabled, expiresAt }: Validity, now: number): 
 
 export const isBound = ({ scope, networks }: Bounds): boolean => scope.length < SCOPES.length || networks.length > 0;
 
-/** When the credential expires: with the key or with the secret, whichever is first. 0 for never. */
+/** When the credential expires: with the key or with the secret, whichever comes first. 0 for never. */
 export function endsAt({ expiresAt = Infinity }: Validity, secret: Secret): number {
   const end = Math.min(expiresAt, secret.expiresAt ?? Infinity);
   return end === Infinity ? 0 : end;

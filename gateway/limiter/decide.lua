@@ -104,7 +104,7 @@ local function with_mark(marks, first, at, totals, kept)
 end
 
 -- The marks are long and seldom needed, so they have their own key in the same slot. While the slot migrates, that key
--- may be on the other node. The requests then count for the previous minute.
+-- may be on the other node. The requests then count toward the previous minute.
 local function note_use(key, last, now, admitted)
   local minute, day = floor(now / MINUTE), floor(now / DAY)
   local last_minute, last_day = floor((last or now) / MINUTE), floor((last or now) / DAY)
@@ -183,7 +183,7 @@ local function strike_times(plan, minute_limit)
   return strike, (plan.ban_after or HELD * minute_limit) * strike
 end
 
--- Subtracts a debt from a level, down to `least` at most. A level that is already below `least` does not change.
+-- Subtracts a debt from a level, but not below `least`. A level that is already below `least` does not change.
 local function debited(tokens, fraction, owed, least)
   if tokens - owed >= least then return tokens - owed, fraction end
   if tokens < least then return tokens, fraction end
@@ -334,8 +334,8 @@ local function decide(key, digest, count, wanted, address, charge)
     day_limit, rejected = read_limit(kept_value(key, 'day')), rejected .. ' day'
   end
   if not ((minute_limit or plan.minute) and (day_limit or plan.day)) then
-    -- An enterprise key needs both limits. If one is missing, its plan and limits are replaced by the last good ones
-    -- (key-hash.ts).
+    -- An enterprise key needs both limits. If one is missing, the last good plan and limits of the key replace its
+    -- current ones (key-hash.ts).
     local kept_plan = kept_value(key, 'plan')
     if kept_plan then
       plan_name, plan, rejected = kept_plan, plan_of(kept_plan), rejected .. ' plan'
@@ -401,7 +401,7 @@ local function decide(key, digest, count, wanted, address, charge)
   -- the grace period has passed since that first happened, the key is banned. A ban that begins less than a day after
   -- the last one ended is twice as long.
   local more_admitted, more_refused, more_shadowed, bans, left = 0, 0, 0, nil, nil
-  -- If the clock was set back, the time of the last reset is too.
+  -- If the clock was set back, the time of the last reset moves back too.
   local reset_at = (charge or shift > 0) and read_time(call('HGET', key, 'reset_at'))
   if reset_at then reset_at = reset_at - shift end
   if charge then
@@ -409,8 +409,8 @@ local function decide(key, digest, count, wanted, address, charge)
     if reset_at and charge[5] <= reset_at then owed = 0 end
     -- Each gateway assigned retry times on its own, so clients of different gateways may retry at the same moment.
     if charge[4] > now then full_at = max(full_at, min(charge[4], now + LONGEST_LINE)) end
-    -- A full bucket, or one that lacks only the token of one late request, has overflowed. If it is not full, other
-    -- gateways may have taken the tokens that this one counted as refilled.
+    -- A full bucket, or one that lacks only the token of one late request, has overflowed. Otherwise, other gateways
+    -- may have taken the tokens that the charging gateway counted as refilled.
     local due = minute_tokens < minute_limit - 1 and owed or min(owed, charge[7])
     minute_tokens, minute_fraction = debited(minute_tokens, minute_fraction, due, -minute_limit)
     day_tokens, day_fraction = debited(day_tokens, day_fraction, owed, 0)
@@ -467,7 +467,7 @@ local function decide(key, digest, count, wanted, address, charge)
   if more_refused > 0 then add(changes, 'refused', read_count(call('HGET', key, 'refused')) + more_refused) end
   if more_shadowed > 0 then add(changes, 'shadowed', read_count(call('HGET', key, 'shadowed')) + more_shadowed) end
   if is_counted and not charge then
-    -- Secrets can be typed by hand too, so an id that is not one word is not recorded.
+    -- Secrets can also be typed by hand, so an id that is not one word is not recorded.
     local secret_id = match(secret, '^(%w+) ')
     local use = secret_id and secret_id .. ':' .. clock_minute
     if use and used ~= use and not (used and find(used, use, 1, true)) then

@@ -12,7 +12,7 @@ import { LINE_MINUTES } from './refusals.ts';
 const MINUTES_A_DAY = 1_440;
 
 /**
- * @param counts of minutes in any order; minutes without requests may be missing
+ * @param counts by minute, in any order; minutes without requests may be missing
  * @param limits requests per minute and per day
  */
 export function leastRefused(
@@ -39,7 +39,7 @@ export function leastRefused(
   return refused;
 }
 
-/** The limit of a key counts as too low if its line was longer than a minute in this many minutes. */
+/** The limit of a key counts as too low if its line was longer than a minute for more than this many minutes. */
 const STOOD_MINUTES = 10;
 
 /**

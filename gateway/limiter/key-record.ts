@@ -126,7 +126,7 @@ export interface KeyRecord extends Validity {
   /** Never empty. */
   readonly secrets: readonly Secret[];
   readonly createdAt: number;
-  /** Requests per minute and per day that override the plan's. */
+  /** Limits per minute and per day that override the plan's. */
   readonly minute?: number | undefined;
   readonly day?: number | undefined;
   /** Decisions do not read the tags. */

@@ -47,7 +47,7 @@ export interface BucketState extends Level {
   readonly window: number;
 }
 
-/** The limit status of a client. All that a client sees of its limits is derived from it. */
+/** The limit status of a client. Everything that a client sees of its limits is derived from this status. */
 export interface LimitStatus {
   /** Forbidden: the secret lacks the scope, and nothing was taken. */
   readonly outcome: 'admitted' | 'refused' | 'banned' | 'forbidden';
@@ -83,7 +83,7 @@ export interface Decision extends LimitStatus {
   readonly own: { readonly minute: boolean; readonly day: boolean };
   /** Whether the running ban is an operator's, which applies in shadow mode too. */
   readonly isBannedByOperator: boolean;
-  /** When the key or the secret expires, whichever is first, as far as known. 0 for never. */
+  /** When the key or the secret expires, whichever comes first, as far as known. 0 for never. */
   readonly endsAt: number;
   readonly bounds?: Bounds | undefined;
   /** Local: this gateway made the decision from the last known state, because Redis was unavailable. */

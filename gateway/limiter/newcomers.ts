@@ -96,7 +96,7 @@ export class Newcomers {
   #left = (address: string): number => this.#allowance.peek(address).buckets[0]?.tokens ?? 0;
 }
 
-/** The name includes the address, because a secret can be refused for its address. */
+/** The name includes the client's address, because a secret may be valid from some addresses only. */
 const nameOf = (address: string, { cacheKey, use }: Credential): string => `${address} ${cacheKey} ${use.address}`;
 
 const REQUESTS = 60;

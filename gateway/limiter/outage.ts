@@ -283,7 +283,7 @@ export class Debts {
  * parts, a busy event loop would miss some of them, and the deadline would pass later.
  */
 const PARTS = 10;
-/** How often `onPart` is called until the deadline. */
+/** How many times `onPart` is called before the deadline. */
 const CALLS = 5;
 
 interface Deadline {
@@ -297,9 +297,9 @@ interface Deadline {
 const RUNNING = new Map<number, Deadline[]>();
 
 /**
- * Calls `onMissed` every `ms` milliseconds, at most a tenth later, and `onPart` five times as often. No deadline is
- * missed because this process stalls or lacks CPU time: only the parts in which the event loop turned count. Before
- * `onMissed` is called, every socket is read once more.
+ * Calls `onMissed` every `ms` milliseconds, or up to a tenth later, and `onPart` five times as often. A stall or a lack
+ * of CPU time in this process never causes a missed deadline: only the parts in which the event loop turned count.
+ * Before `onMissed` is called, every socket is read once more.
  * @returns a function that stops the deadline
  */
 export function startDeadline(ms: number, onMissed: () => void, onPart = () => {}): () => void {

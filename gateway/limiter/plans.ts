@@ -15,7 +15,7 @@ interface Field {
   /** The bounds of a number: 1 and 10^9 if they are left out. */
   readonly least?: number;
   readonly most?: number;
-  /** Set for a number that must be stored: a missing one is a bad value. A plan without a default lacks the field. */
+  /** Set for a number that must be stored: a missing one is a bad value. Plans not in `defaults` lack the field. */
   readonly isRequired?: true;
   /** The value in force while an optional number without a default is absent. */
   readonly absent?: string;
@@ -137,7 +137,7 @@ function firstOption(field: PlanField): string | undefined {
   return ruleOf(field).options?.[0];
 }
 
-/** The value of a field that is in force; undefined for a number that is absent. */
+/** The value in force for a field; undefined for a number that is absent. */
 export const valueIn = (plan: Plan, field: PlanField): number | string | undefined => plan[field] ?? firstOption(field);
 
 /** The value in force while a number is absent; undefined for a required number. */

@@ -143,7 +143,7 @@ export function nextPlace({ lineUntil }: Refusals, now: number, buckets: readonl
   return Math.max(token, Math.min(lineUntil + tokenTime, now + ahead));
 }
 
-/** The refusals after another one, which takes `place`, and whether that one bans the key. */
+/** The refusals including a new one at `place`, and whether the new one bans the key. */
 export function withRefusal(
   { strikesUntil, fullAt }: Refusals,
   now: number,

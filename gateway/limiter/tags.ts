@@ -1,6 +1,6 @@
 /**
- * Key tags, by which operators group customers. They are written as `customer=acme, env=prod`, sorted by name; the
- * stores, the audit log, the command line and files use it.
+ * Key tags, by which operators group customers. They are written as `customer=acme, env=prod`, sorted by name, in
+ * the stores, the audit log, files and on the command line.
  */
 
 export type Tags = Readonly<Record<string, string>>;

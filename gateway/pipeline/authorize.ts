@@ -46,7 +46,7 @@ type Decided = Verdict | HttpError;
 /**
  * Requests decisions. A key is unverified until a decision finds it valid, because it may be made up. Requests with
  * unverified keys share the capacity of their address. At most as many are decided concurrently as the address's
- * allowance covers. Once it is used up, they are refused.
+ * allowance covers. Once the allowance is used up, they are refused.
  */
 export class Authorizer {
   readonly #limiter: Limiter;

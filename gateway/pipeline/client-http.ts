@@ -129,7 +129,7 @@ function withoutPort(entry: string): string {
 /** The maximum number of trusted proxies between a client and the gateway. */
 const MAX_HOPS = 16;
 /**
- * Yields the last MAX_HOPS entries, the last one first. Unlike the package proxy-addr, it ignores earlier entries,
+ * Yields the last MAX_HOPS entries in reverse order. Unlike the package proxy-addr, it ignores earlier entries,
  * because a header can contain any number of them.
  */
 function* lastHops(forwarded: string): Generator<string> {
@@ -215,7 +215,7 @@ export function clientHeaders(
   return headers;
 }
 
-/** The limit status of a key whose request was not refused by it. Such a response has no Retry-After. */
+/** The limit status for a response that only reports it. Such a response has no Retry-After. */
 const reported = (status: LimitStatus): LimitStatus =>
   status.outcome === 'refused' ? { ...status, outcome: 'admitted' } : status;
 
@@ -244,7 +244,7 @@ export function addLimits(headers: string[], status: LimitStatus, draftFields: b
     String(bucket.limit),
     'X-RateLimit-Remaining',
     String(remaining),
-    // The Unix second when the bucket is full again or, after a refusal or ban, when to try again.
+    // The Unix second at which the bucket is full again or, after a refusal or ban, a retry can succeed.
     'X-RateLimit-Reset',
     String(Math.ceil((status.now + ticksUntilReset) / SECOND)),
   );

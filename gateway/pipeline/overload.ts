@@ -185,7 +185,7 @@ export class RefusalPacing {
   #otherServedAt = Number.NEGATIVE_INFINITY;
 
   /**
-   * Notes an admitted request. It slows other clients' refusals, and several of them permit one more refusal.
+   * Notes an admitted request. Such a request slows other clients' refusals, and several permit one more refusal.
    * @param now by performance.now()
    */
   noteAdmitted(client: string, now = performance.now()): void {

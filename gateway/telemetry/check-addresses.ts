@@ -35,7 +35,7 @@ function warningFor(block: string): CheckResult {
   return warning(
     ABOUT,
     `TRUSTED_PROXIES ${block} covers a whole network`,
-    'List only your proxies: anyone else in it can spoof any address.',
+    'List only your proxies: anyone else in that network can spoof any address.',
   );
 }
 

@@ -36,7 +36,7 @@ export class KeyRefusals {
     this.#find = find;
   }
 
-  /** The refusals, the newest first; undefined if there were too many queries in this second. */
+  /** The refusals, newest first; undefined if there were too many queries in this second. */
   async of(keyId: string): Promise<readonly KeyRefusal[] | undefined> {
     const second = Math.floor(performance.now() / 1_000);
     if (second !== this.#second) this.#queried.clear();

@@ -24,8 +24,8 @@ import { type Exchange, type Kind, NotedRequest, timesOf } from './exchange.ts';
 const SHARES: Readonly<Record<Kind, number>> = { served: 0.5, refused: 0.3, strangers: 0.2 };
 
 /**
- * The share of the slots of their kind that the refusals of one key or address with the same outcome, status and code
- * may take per minute, but at least LEAST_OF_ONE slots. Further refusals are only counted.
+ * Refusals of one key or address with the same outcome, status and code may take this share of the slots of their kind
+ * per minute, and at least LEAST_OF_ONE slots. Further refusals are only counted.
  */
 const SHARE_OF_ONE = 0.02;
 const LEAST_OF_ONE = 5;
@@ -92,7 +92,7 @@ export class RecentRequests {
     const before = this.#refusals.get(alike);
     const isMany =
       before?.minute === minute && before.count >= Math.max(LEAST_OF_ONE, this.#rings[kind].size * SHARE_OF_ONE);
-    // If the slot of the last one was reused, its place has changed.
+    // If the slot of the last recorded refusal was reused, its place has changed.
     if (isMany && before.last.place === before.place) {
       before.last.repeated += 1;
       return undefined;
@@ -143,7 +143,7 @@ export class RecentRequests {
     slot.retryAt = slot.status === TOO_MANY ? retryAtOf(seen.limitStatus) : 0;
   }
 
-  /** Finds the requests that match, the newest first. */
+  /** Finds the requests that match, newest first. */
   async find(query: RequestQuery): Promise<RequestReport[]> {
     const found: RequestReport[] = [];
     const byBan = new Map<string, { report: RequestReport; refused: number; banBeganAt?: string | undefined }>();
@@ -257,8 +257,8 @@ export const RequestQuery = z.object({
    */
   bansOf: z.array(z.string()).optional(),
   /**
-   * Whether the newest of each minute is reported instead. The request that began the ban is left out, because a limit
-   * refused it.
+   * Whether the newest request of each minute is reported instead. The request that began the ban is left out, because
+   * a limit refused it.
    */
   isByMinute: z.boolean().optional(),
 });
@@ -305,7 +305,7 @@ export type RequestReport = z.infer<typeof RequestReport>;
 export interface FoundRequests {
   readonly requests: readonly RequestReport[];
   readonly missing: readonly string[];
-  /** When the last of the processes that answered started (Unix time in ms). Its predecessor's requests are lost. */
+  /** The latest start (Unix time in ms) of a process that answered. Its predecessor's requests are lost. */
   readonly since: number;
 }
 

@@ -105,7 +105,7 @@ export function exposeBackup(metrics: Metrics, last: () => Promise<number | unde
   );
 }
 
-/** Decisions since the start, as the operators' API names them. */
+/** Decisions since the gateway started, as the operators' API names them. */
 export const Totals = z.object({
   admitted: count,
   /** The request was over the minute or day limit. */
@@ -212,7 +212,7 @@ export function quantile(buckets: readonly Bucket[], share: number): number | nu
 
 /** The processes that serve clients, as the operators' listener sees them. */
 export interface TrafficSource {
-  /** Their counts since the start. */
+  /** Their counts since the gateway started. */
   counted(): readonly Family[];
   /** For each of them, the keys of the last minute in which a ban refused any. */
   banned(): readonly KeysOfMinute[];
@@ -290,7 +290,7 @@ export class WatchedTraffic {
     return this.#mode;
   }
 
-  /** The minutes of the last hour, the oldest first. The last one is still running. */
+  /** The minutes of the last hour, oldest first. The last one is still running. */
   minutes() {
     this.#update();
     const now = countsOf(this.source.counted());

@@ -63,7 +63,7 @@ const PROBE_AGENT = 'animal-store-gateway-health';
 const READY = 200;
 const NO_PROBE = 404;
 
-/** Checks an address. @param isOnly whether there is no other one */
+/** Checks an address. @param isOnly whether it is the only one */
 type Check = (address: CoreAddress, isOnly: boolean) => Promise<CheckResult>;
 
 /** Applies a check to each address of each entry of CORE_URL. */
@@ -76,7 +76,7 @@ async function lookAtAll(url: string, look: Check, isOnlyUrl: boolean): Promise<
     const isOnly = isOnlyUrl && addresses.length === 1;
     return await Promise.all(addresses.map((address) => look(address, isOnly)));
   } catch (thrown) {
-    return [fault(`core ${url}`, `cannot be resolved: ${(thrown as Error).message}`, 'Check CORE_URL and the DNS.')];
+    return [fault(`core ${url}`, `cannot be resolved: ${(thrown as Error).message}`, 'Check CORE_URL and DNS.')];
   }
 }
 

@@ -24,8 +24,8 @@ const PERIOD_MS = 10_000;
  * Limits the concurrent requests to one core. In front of an overloaded core, a queue grows until no request in it is
  * answered in time. High latency alone is no sign of overload, nor is one late response. A queue exists if, while
  * responses flow, more requests arrive than are answered and even the quickest response in a window is delayed. If the
- * queue would last more than a fifth of the time limit (by default a second) at the current rate of responses, the
- * limit falls to as many requests as the core answers in that time.
+ * queue would last more than a fifth of the time limit (one second of five by default) at the current rate of
+ * responses, the limit falls to as many requests as the core answers in that time.
  */
 export class ConcurrencyLimit {
   readonly #queueMs: number;

@@ -99,7 +99,7 @@ const pathOf = (text: string): string => text.slice('unix:'.length);
 
 /** CoreDNS caches records for another 5 s. The sum is below the 8 s of `preStop`, during which a core still serves. */
 const RESOLVE_EVERY_MS = 2_000;
-/** At its start, the gateway waits this long for names, then continues without them. */
+/** At startup, the gateway waits this long for names to resolve, then continues without them. */
 const START_WITHIN_MS = 2_000;
 
 /** The addresses of all cores. Names are resolved regularly; one that cannot be resolved keeps its last addresses. */

@@ -134,8 +134,8 @@ export class Core {
   readonly reads = new FairShare(OWN);
   readonly writes = new FairShare(OWN);
   /**
-   * The wires that reads share. A client that has blocked others uses the slow ones once it has used up its share of
-   * own wires.
+   * The wires that reads share. A client that has blocked others uses the slow ones when it may not have another wire
+   * of its own.
    */
   readonly quick: SharedWires;
   readonly slow: SharedWires;
@@ -244,7 +244,7 @@ export class Core {
 
   /**
    * Whether a read may be sent twice, or on a wire of its own, only to check whether the core is slow. False while half
-   * of the core's limit is in use, which a single client can cause: the core is then busy enough.
+   * of the core's limit is in use: a single client can cause that, and such reads would add to the load.
    */
   mayProbe(now: number): boolean {
     if (now - this.#probedAt < PROBE_EVERY_MS || 2 * this.limit.inFlight >= this.limit.value) return false;

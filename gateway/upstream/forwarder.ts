@@ -9,7 +9,7 @@ import { pathOf, type UpstreamRequest } from './headers.ts';
 import type { PendingRequest, Wire } from './wire.ts';
 
 const LOOK_EVERY_MS = 20;
-/** If a request sent this much later is answered, the core is healthy and only the oldest request is slow. */
+/** If a request sent this much later than the oldest is answered, the core is healthy and only the oldest is slow. */
 const OVERTAKEN_BY_MS = 20;
 /** The fraction of the time limit after which the reads of a silent core are sent to another core. */
 const SILENT_AFTER = 0.1;
@@ -115,7 +115,7 @@ export class Forwarder implements CallContext {
 /** A client's reads of one path are expected to be equally slow. */
 const kindOf = ({ request: { client, target } }: PendingRequest): string => `${client.id} ${pathOf(target)}`;
 
-/** Several times a second, because a core that is stopping serves requests for only about another second. */
+/** Probes are sent several times a second, because a stopping core serves requests for only about a second. */
 const PROBE_EVERY_MS = 250;
 /** A core with more than twice as many requests in flight as another, plus this many, is skipped: it may be silent. */
 const AHEAD = 4;

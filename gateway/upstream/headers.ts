@@ -18,7 +18,9 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/** Never accepted from a client: headers that we set, or that servers take as the caller, address, method or target. */
+/**
+ * Never accepted from a client: headers that we set, or from which servers take the caller, address, method or target.
+ */
 const OURS: ReadonlySet<string> = new Set([
   'authorization',
   'client-ip',

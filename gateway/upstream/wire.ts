@@ -24,7 +24,7 @@ const KEEP_ALIVE_MARGIN_MS = 1_000;
 
 /**
  * A request on a wire. The wire calls `answered` or `failed` once. For a streamed response, it calls `streamed`
- * instead, then `piece` until the last one, or `failed`.
+ * instead, then `piece` for each piece, or `failed`.
  */
 export interface PendingRequest {
   readonly request: UpstreamRequest;
@@ -288,7 +288,7 @@ export class Wire {
     else this.goOn();
   }
 
-  /** Resumes reading once the last piece has been sent. After the final one the wire is free for another request. */
+  /** Resumes reading after a piece has been sent. After the last one, the wire is free for another request. */
   goOn(): void {
     if (this.#streamed === undefined) return;
     const { head, body, hasStrayBytes } = this.#streamed;

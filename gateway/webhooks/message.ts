@@ -5,7 +5,7 @@ import { type KeyEntry, usedOfDay } from '../limiter/key-record.ts';
 import type { BucketState, Decision } from '../limiter/limiter.ts';
 import type { KeyEvent } from '../telemetry/key-watch.ts';
 
-/** Webhook messages: what they report, how they are signed and sent, and the settings for that. */
+/** Webhook messages: what they report, how they are signed and sent, and their settings. */
 
 /** A key event, as sent to the receiver. It contains no secret and no digest. */
 export type Happening = Readonly<ReturnType<typeof happeningOf>>;
@@ -19,7 +19,7 @@ export interface Message {
 /** The UTC day of the event, in days since 1970. */
 export const dayOf = ({ at }: Happening): number => Math.floor(at / DAY);
 
-/** Its `at` is the time of the decision, in microseconds. */
+/** `at` is the time of the decision, in microseconds. */
 export function happeningOf(event: KeyEvent, keyId: string, decision: Decision) {
   const { plan, now, mode, bannedUntil } = decision;
   const { limit, tokens } = decision.buckets[1] as BucketState;
