@@ -59,7 +59,7 @@ export async function firstFilled<T extends Part>(
 /** The maximum number of entries that one call may return. */
 const MOST_A_CALL = 1_000;
 
-/** Reads entries of the audit log, newest first, until it has `most` of them or the log ends. */
+/** Reads entries of the audit log, newest first, until there are `most` entries or the log ends. */
 export async function readEntries(
   ask: Ask<ActivityAnswer>,
   asked: Readonly<Record<string, string>>,

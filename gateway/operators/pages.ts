@@ -182,7 +182,7 @@ function targetOf(href: string): string | undefined {
 /** With trusted types and no allowed policy, the browser itself refuses to use any text as HTML or script. */
 const SAFETY = safetyHeaders("img-src 'self'", "require-trusted-types-for 'script'", "trusted-types 'none'");
 
-/** Serves text to browsers, without requiring a token. It is read at the first request and kept in memory. */
+/** Serves text to browsers, without requiring a token. The text is read at the first request and kept in memory. */
 function textRoute(
   name: string,
   path: string,

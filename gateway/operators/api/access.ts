@@ -40,7 +40,7 @@ interface OperatorsAccessOptions {
   readonly host: string;
   /** The address for which wrong tokens are counted. */
   addressOf(request: IncomingMessage): string;
-  /** Returns ADMIN_TOKEN or the stored token. It is called for every request. */
+  /** Returns ADMIN_TOKEN or the stored token. Called for every request. */
   sharedToken(): string;
   readonly tokens: Tokens;
   /** The lower-case name of the header in which a proxy sends the operator's name; undefined if no proxy does. */
@@ -58,7 +58,7 @@ export class OperatorsAccess implements Access<Operator> {
   readonly #options: OperatorsAccessOptions;
   readonly #isLocal: boolean;
   readonly #guesses = new AddressAllowance(systemClock, WRONG_TOKENS);
-  /** The last wrong tokens of each address, as digests: a wrong token counts only once. */
+  /** Digests of the last wrong tokens of each address, so that a repeated wrong token counts only once. */
   readonly #wrong = boundedMap<string, true>(MAX_WRONG);
   readonly #verified = new LRUCache<string, OperatorToken>({ max: MAX_TOKENS, ttl: REMEMBERED_MS });
 
@@ -73,7 +73,7 @@ export class OperatorsAccess implements Access<Operator> {
    */
   async identify(request: IncomingMessage, isOpen: boolean): Promise<Operator> {
     const { addressOf, sharedToken } = this.#options;
-    // The token is read on open routes too, so that even a probe reveals a faulty token file in the log.
+    // The token is read on open routes too, so that even a probe gets a faulty token file logged.
     const shared = sharedToken();
     this.#refuseOtherSites(request);
     if (isOpen) return NOBODY;
@@ -163,7 +163,10 @@ function namesLoopback(host: string | undefined): boolean {
   return name === undefined || isLoopback(name.toLowerCase());
 }
 
-/** Browsers state the origin of a request (Fetch Metadata, RFC 6454 §7). Other clients send neither header. */
+/**
+ * Browsers state where a request comes from in Sec-Fetch-Site (Fetch Metadata) or Origin (RFC 6454 §7). Other clients
+ * send neither header.
+ */
 function isSameOrigin({
   headers: { host = '', origin, 'sec-fetch-site': site = 'same-origin' },
 }: IncomingMessage): boolean {

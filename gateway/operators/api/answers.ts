@@ -55,7 +55,7 @@ export const KeySummary = z.object({
   banReason: z.string().optional(),
   /** How many requests the active ban has refused, as far as the gateways remember. */
   banRefused: count.optional(),
-  /** Whether the ban has refused more, because a gateway or worker does not respond or started during the ban. */
+  /** Whether the ban may have refused more, because a gateway or worker does not respond or started during the ban. */
   banRefusedMore: z.boolean().optional(),
   /** The number of bans in a row, including the active or last one. Each is twice as long as the one before. */
   bans: count,

@@ -185,7 +185,7 @@ async function restorePlans(
   };
 }
 
-/** Shortens a string from the sender, so that it fits in the response. */
+/** Shortens a string so that it fits in the response. */
 const shown = (text: unknown): string => (typeof text === 'string' ? text.slice(0, MOST_SHOWN) : '');
 
 const OLD_AFTER_SECONDS = 26 * 3_600;

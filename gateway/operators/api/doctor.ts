@@ -26,8 +26,8 @@ import { operation } from './operation.ts';
 import { checkRequests, coresOf, shownRejected } from './traffic.ts';
 
 /**
- * Checks everything that the gateway depends on, and changes nothing. In a bad finding, `since` is the time of the
- * first of the consecutive checks that reported it.
+ * Checks everything that the gateway depends on, and changes nothing. In a bad finding, `since` is when it first
+ * appeared; every check since then has reported it.
  */
 export const checkAll = operation({ answer: DoctorAnswer }, async ({ deps }) => {
   const { checks, traffic, health } = deps;
@@ -113,7 +113,10 @@ function checkBanAfter(name: string, { minute, ban_after }: Plan): CheckResult[]
   return [warning(TABLE, found, `ctl plans set ${name} --ban-after none`)];
 }
 
-/** How long results are kept: reading all keys is expensive, and comparing their names with the list is cheaper. */
+/**
+ * How long results are kept: longer for reading all keys, which is expensive, than for comparing their names with the
+ * list.
+ */
 const KEYS_KEPT_MS = 60_000;
 const LIST_KEPT_MS = 2_000;
 const MOST_NAMED = 10;
@@ -156,7 +159,7 @@ function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number) {
   };
 }
 
-/** Adds its age to a kept result, because a bad value may have been written since. */
+/** Adds the age of a kept result to its findings, because a bad value may have been written since then. */
 const aged = (findings: readonly CheckResult[], ageMs: number): readonly CheckResult[] =>
   findings.map((one) => ({ ...one, found: `${one.found}, ${Math.round(ageMs / 1_000)} s ago` }));
 

@@ -45,7 +45,7 @@ export class Health {
   #seldomAt = Number.NEGATIVE_INFINITY;
   /** The checks in progress, by name. */
   readonly #running = new Map<string, Promise<void>>();
-  /** Resolves when all parts without a finding have answered, or when the first response waits no longer. */
+  /** Resolves when all checks without a finding are complete, or when the first response stops waiting. */
   #first: Promise<unknown> | undefined;
   #isRepeating = false;
 
@@ -108,7 +108,7 @@ export class Health {
     return performance.now() - this.#checkedAt >= KEPT_MS;
   }
 
-  /** Starts the checks. Bad findings are kept until there is a newer one, and no call waits for it. */
+  /** Starts the checks. Bad findings stay until newer ones replace them, and no call waits for the newer ones. */
   #begin(): void {
     for (const [about, found] of this.#found) if (this.#isOutdated || !found.some(isBad)) this.#found.delete(about);
     this.#report();
@@ -142,7 +142,8 @@ export class Health {
     const late = (about: string) => [silent(about, `did not answer within ${FIRST_WITHIN_MS / 1_000} s`)];
     const found = [
       ...Object.keys(this.#checks).flatMap((about) => this.#found.get(about) ?? late(about)),
-      // Expensive checks are repeated only while somebody is watching. Otherwise, their findings could be outdated.
+      // Expensive checks are repeated only while somebody is watching. At other times, their findings are left out,
+      // because they could be outdated.
       ...Object.keys(this.#isWatched ? this.#seldom : {}).flatMap((about) => this.#found.get(about) ?? []),
     ];
     this.#seen = this.#findings.seen(found);

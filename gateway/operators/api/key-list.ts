@@ -48,8 +48,8 @@ const KeysQuery = KeyFilters.extend({
 });
 
 /**
- * Lists keys, newest first, with the current state of their buckets. `offset` skips keys. Sorted in any other order,
- * the response has only the first of the keys that the call checked: to sort all keys, follow `next` and merge the
+ * Lists keys, newest first, with the current state of their buckets. `offset` skips keys. In any other order, the
+ * response has only the first `limit` of the keys that the call checked: to sort all keys, follow `next` and merge the
  * responses.
  */
 export const listKeys = operation(

@@ -6,7 +6,7 @@
 export const KEY_STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'] as const;
 
 interface Sortable {
-  /** In any unit, but the same for all times. */
+  /** In any unit, as long as all times use the same one. */
   readonly createdAt: number;
   /** Undefined for a key that was never used. */
   readonly lastUsedAt: number | undefined;

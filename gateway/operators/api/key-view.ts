@@ -185,5 +185,5 @@ export async function refusedByBans(
 const countOf = (requests: readonly { readonly repeated: number }[] = []): number =>
   requests.reduce((sum, { repeated }) => sum + 1 + repeated, 0);
 
-/** Times are compared in milliseconds, because times in decisions also have microseconds. */
+/** The ends of bans are compared in milliseconds, because only those in decisions have microseconds. */
 const nameOf = (id = '', until = ''): string => `${id} ${Date.parse(until)}`;

@@ -91,7 +91,7 @@ const ABOUT_PARAMETERS: Readonly<Record<string, string>> = {
   tag: 'Only keys with this tag, such as customer:acme. If repeated, keys must have all of the tags.',
   target: 'Only entries about this key, plan or token.',
   text: 'A name or part of one, a key id or its beginning, or a request id.',
-  to: 'The end of the period, exclusive; for days, the last day, inclusive.',
+  to: 'The end of the period: exclusive for a time, inclusive for a day.',
   unusedSeconds: 'Only keys that have been unused for this many seconds.',
 };
 

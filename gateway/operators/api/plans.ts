@@ -179,8 +179,8 @@ const Rollback = z.strictObject({
 
 /**
  * Reverts the last change. The restoration of a missing table is not a change. If the last change is itself a rollback,
- * this call may be a retry after its response was lost: without an id, or with the id of the change that was rolled
- * back, the call succeeds and changes nothing. To revert a rollback, send the rollback's own id. The call fails if a
+ * this call may repeat one whose response was lost: without an id, or with the id of the change that was rolled back,
+ * the call succeeds and changes nothing. To revert a rollback, send the rollback's own id. The call fails if a
  * field of the last change has since been changed again.
  */
 export const rollBack = operation(
@@ -211,7 +211,7 @@ export const rollBack = operation(
 
 const MOST_RESTORATIONS = 10;
 
-/** Whether the gateway wrote the last valid table again because it was missing. That changes no limit. */
+/** Whether the gateway made this change to restore a missing table, which changes no limit. */
 const isRestoration = ({ author, changes }: RecordedChange): boolean =>
   author === 'gateway' && changes.every(({ from }) => from === undefined);
 

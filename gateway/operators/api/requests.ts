@@ -24,7 +24,7 @@ import { cursor, period, periodIn, tag, tagsIn, text, wholeNumber } from './valu
 
 const PAGE = 50;
 const MOST = 200;
-/** Gateways that do not respond within this time are listed as missing. They wait for their workers for less time. */
+/** Gateways that do not respond within this time are listed as missing. Their wait for their own workers is shorter. */
 const ANSWER_WITHIN_MS = 1_000;
 const PEER_KNOWN_WITHIN_MS = 2_500;
 /** How long one call searches for requests with keys that have certain tags. */
@@ -251,7 +251,10 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport, isBanOver: boole
     const until = decision?.bannedUntil && toSecond(decision.bannedUntil);
     const over = isBanOver ? ' The ban is over.' : '';
     if (decision?.isBannedByOperator)
-      return [`An operator had banned the key until ${until}.${over}`, 'The audit log has the name and the reason.'];
+      return [
+        `An operator had banned the key until ${until}.${over}`,
+        'The audit log has the name of the operator and the reason.',
+      ];
     return [
       `The key was banned until ${until}, because its client kept sending requests before Retry-After had passed.${over}`,
       isBanOver

@@ -91,7 +91,7 @@ const LONGEST_GRACE_SECONDS = 90 * 86_400;
 
 const Rotation = z.strictObject({
   graceSeconds: integer(0, LONGEST_GRACE_SECONDS, 'a whole number of seconds'),
-  /** The secret to replace. Optional if the key has only one, or if only one does not expire. */
+  /** The secret to replace. Optional if the key has only one secret, or only one that never expires. */
   secretId: z.string({ error: must('be the id of a secret') }).optional(),
   scope: scope.optional(),
   networks: networks.optional(),
@@ -158,7 +158,7 @@ function expiryOf(old: number | undefined, given: number | null | undefined, now
 /**
  * Chooses the secret without an expiry if there is exactly one. If there is none, chooses the newest secret, provided
  * that all have the same name, as the secrets of earlier rotations do.
- * @throws {HttpError} 409 if it could be any of several, {Unreadable} if there is none
+ * @throws {HttpError} 409 if several are possible, {Unreadable} if the key has no secret
  */
 function theOneToReplace({ secrets }: Secrets, now: number): Secret {
   const [only, ...others] = secrets.filter(({ expiresAt }) => expiresAt === undefined);
@@ -188,8 +188,8 @@ const secretIn =
 
 /**
  * Changes one secret of a key.
- * @throws {HttpError} 404 if there is no such secret. The store must confirm this as it confirms a change, because the
- *   call may repeat a revocation whose response was lost
+ * @throws {HttpError} 404 if there is no such secret. The store must confirm its absence as it would a change, because
+ *   the call may repeat a revocation whose response was lost
  */
 async function applyTo(
   deps: AdminDependencies,

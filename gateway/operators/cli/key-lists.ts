@@ -152,7 +152,7 @@ last decisions of this gateway.
 Examples:
   ctl keys find acme
   ctl keys find 1d9d2e71-70ef-42a0-853b-af79a5ee6eab
-  ctl keys find                  prompts for it on a terminal
+  ctl keys find                  prompts for the text on a terminal
   wl-paste | ctl keys find       a key that a customer has sent`)
     .action(async (given: string | undefined) => {
       const text = session.withoutSecret(given ?? (await read(session)), given === undefined ? '' : 'standard input');

@@ -47,7 +47,7 @@ async function exists(session: Session, id: string): Promise<boolean> {
     return true;
   } catch (fault) {
     if (fault instanceof AdminError && fault.status === 404) return false;
-    // While the store is unavailable, nothing shows that the argument is a name.
+    // While the store is unavailable, the text counts as an id, because nothing shows that it is a name.
     if (fault instanceof AdminError && fault.status === 503) return true;
     throw fault;
   }

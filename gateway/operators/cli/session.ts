@@ -53,7 +53,8 @@ export class Session {
 
   /**
    * Reduces a whole key to its id, so that no secret is sent. Prints a note if a secret was removed.
-   * @param instead what the note recommends for next time; empty for text that was not typed in a shell: no note
+   * @param instead what the note recommends for next time; empty if there is to be no note, because the text was not
+   *   typed in a shell
    * @throws {AdminError} for a secret without the id of its key
    */
   withoutSecret(given: string, instead = 'the id'): string {

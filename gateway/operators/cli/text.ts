@@ -19,7 +19,7 @@ export type Column<T> = (keyof T & string) | readonly [title: string, cell: (row
 /**
  * Formats values as rows of aligned columns with a header; numbers are right-aligned. Control characters could
  * manipulate the terminal, and may be in data edited by hand, so each is replaced with U+FFFD.
- * @param columns one whose title begins with `?` is left out if it is empty
+ * @param columns a column whose title begins with `?` is left out if it is empty
  * @param paint colours a cell; the width counts visible characters only
  */
 export function table<T>(

@@ -6,8 +6,8 @@ import { UNITS } from '../clients.ts';
 /** Parses values that an operator types. */
 
 /**
- * Reads a numeric plan field. `none` removes an optional one. It is not null, which Commander would turn into an empty
- * string.
+ * Reads a numeric plan field. `none`, which removes an optional one, is not converted to null, because Commander would
+ * turn null into an empty string.
  * @throws {InvalidArgumentError}
  */
 export const planNumber =

@@ -49,7 +49,7 @@ are read from the gateway that the shell's environment variables point to.`)
 const COMPLETE = 'complete';
 const LONGEST_WAIT_MS = 2_000;
 
-/** Reads what the arguments of these names can stand for. */
+/** Reads the possible values of the arguments with these names. */
 const NAMED = {
   key: async (session: Session, text: string): Promise<Named[]> => {
     // The search does not find short parts of an id, so the newest keys are read too.
@@ -63,7 +63,7 @@ const NAMED = {
 };
 type Kind = keyof typeof NAMED;
 
-/** Finds ids and names that begin with the typed text. If that contains a secret, nothing is sent. */
+/** Finds ids and names that begin with the typed text. If the text contains a secret, nothing is sent. */
 async function wordsFrom(session: Session, kind: Kind, beginning: string, key: string): Promise<ReadonlySet<string>> {
   const { text, hadSecret } = searchText(beginning);
   if (hadSecret) return new Set();
@@ -82,7 +82,7 @@ interface Place {
   /** The words before this place, such as ` keys list`; empty right after the program name. */
   readonly path: string;
   readonly words: readonly Word[];
-  /** What its first two arguments stand for; undefined for anything else. */
+  /** The kinds of its first two arguments; undefined for one that is not a key, secret or token. */
   readonly kinds: readonly (Kind | undefined)[];
   /** Options that take a value: all their names, and their possible values. */
   readonly values: readonly {
@@ -187,7 +187,7 @@ fi
 
 /** What differs between the shells. */
 interface Syntax {
-  /** The array of words on the command line, the index of the word at the cursor, and of the word after `ctl`. */
+  /** The array of words on the command line, the index of the word at the cursor, and that of the word after `ctl`. */
   readonly line: string;
   readonly current: string;
   readonly first: number;
@@ -198,8 +198,8 @@ interface Syntax {
 }
 
 /**
- * Finds the place of the cursor and completes what is valid there: only the value, after an option that takes one.
- * Options and their values do not count as arguments.
+ * Finds the place of the cursor and completes what is valid there: after an option that takes a value, only that
+ * value. Options and their values do not count as arguments.
  */
 function search(places: readonly Place[], { line, current, first, offer, file }: Syntax): string {
   const patternOf = (words: readonly string[]) => words.map(quoted).join(' | ');

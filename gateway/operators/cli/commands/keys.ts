@@ -141,7 +141,7 @@ Examples:
       else if (Date.parse(at) <= Date.now())
         await session.confirmForGood(
           `Expire ${title} now? ${timeText(at, process.stderr)} is in the past.`,
-          'Its next request would be refused',
+          "The key's next request would be refused",
         );
       const changes = { expiresAt: at === 'never' ? null : (at ?? new Date().toISOString()) };
       showKey(session, await session.call<KeyView>('PATCH', pathOf(id), changes));

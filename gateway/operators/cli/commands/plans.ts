@@ -96,7 +96,7 @@ function optionOf(field: PlanField): Option {
 }
 
 function addRollback(plans: Command, session: Session): void {
-  withAuthor(plans.sub('rollback', 'revert the last change; a rollback can be reverted only by its own id'))
+  withAuthor(plans.sub('rollback', 'revert the last change; to revert a rollback, pass its id'))
     .option('--id <change>', 'the id of the last change, as in ctl plans history --json')
     .notes('\nThis command is safe to repeat.\n\nExample:\n  ctl plans rollback --reason "refused too many"')
     .action(async ({ id }: { id?: string }) => {
@@ -135,8 +135,8 @@ function addPlanFiles(plans: Command, session: Session): void {
 
   const diff = withFile(plans.sub('diff', 'show the differences between the plans in force and a file'))
     .notes(`
-Shows what \`plans apply\` would change: each value in force, and the new value in the file. Exits with 4 if any differ,
-otherwise 0. Only plans and fields in the file are compared.
+Shows what \`plans apply\` would change: each value in force, and the new value in the file. Exits with 4 if any
+values differ, otherwise with 0. Only plans and fields in the file are compared.
 
 Example:
   ctl plans diff -f plans.yaml || echo "somebody has changed the plans by hand"`)

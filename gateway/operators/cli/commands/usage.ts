@@ -36,7 +36,7 @@ Examples:
   ctl usage --from 2026-11-01 --to 2026-11-20
   ctl usage --from 2026-11-01 --csv > november.csv
   ctl usage --from 2026-11-01 --by tag:customer    what each customer has used
-  ctl usage --tag customer=acme --by key           which of their keys used it
+  ctl usage --tag customer=acme --by key           what each of the customer's keys has used
   ctl usage --json | jq '.usage[] | select(.refused > 0)'`)
     .action(async ({ csv, ...range }: Asked & { csv?: boolean }) => {
       const { by } = range;
