@@ -1,4 +1,4 @@
-/** This file is plain JavaScript, and `main.ts` is a link to it, for the reason in gateway/main.js. */
+/** This file is plain JavaScript, and `main.ts` is a link to it, for the reason given in gateway/main.js. */
 import { enableCompileCache } from 'node:module';
 import { join } from 'node:path';
 

@@ -113,7 +113,7 @@ const ANSWERS: Answers = {
 
 /**
  * The key, prefixed with its caller. The draft requires a structured-field string, which has quotes; the same text
- * without them is the same key.
+ * without quotes counts as the same key.
  */
 function idempotencyKey({ request }: CoreCall): string | undefined {
   if (request.headers[IDEMPOTENCY_KEY] === undefined) return undefined;

@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 export type BoundedMap<Key extends {}, Value extends {}> = LRUCache<Key, Value>;
 
 /**
- * A map of at most this many entries, which evicts the least recently used one. Each entry has the size 1. With `max`
+ * A map of at most this many entries, which evicts the least recently used one. Each entry has size 1. With `max`
  * in place of `maxSize`, the library would allocate every place at once, at a cost of 5 MB and 30 ms per gateway.
  */
 export const boundedMap = <Key extends {}, Value extends {}>(

@@ -1,6 +1,6 @@
 import { Unavailable } from '../../shared/domain-errors.ts';
 
-/** How long a refused URL is not tried again. */
+/** How long to wait before a refused URL is tried again. */
 const REFUSED_MS = 1_000;
 
 /**

@@ -85,7 +85,7 @@ export class PostgresStore implements Store {
     }
   }
 
-  /** Connects. If the password is refused while it is being changed, tries the other one. */
+  /** Connects. If the password is refused while it is being changed, tries the other URL. */
   async #retryRefused<T>(connect: () => Promise<T>): Promise<T> {
     for (let attempt = 1; ; attempt++) {
       try {
@@ -286,7 +286,7 @@ const isToBeRunAgain = (fault: unknown): boolean => RUN_AGAIN.has(codeOf(fault))
 
 const codeOf = (fault: unknown): string => (fault as NodeJS.ErrnoException | undefined)?.code ?? '';
 
-/** A check is answered within this time, whatever the database does. A gateway allows a probe twice as long. */
+/** A check is answered within this time, whatever the database does. A gateway's probe waits twice as long. */
 export const CHECK_WITHIN_MS = 500;
 const LOCK_TIMEOUT_MS = 100;
 
@@ -295,8 +295,8 @@ const LOCK_TIMEOUT_MS = 100;
  * requests.
  *
  * A slow database does not make a core unready: it is slow for all cores, so they would all become unready at once.
- * Only a definite fault does: PostgreSQL cannot be reached, refuses the core, lacks a table or accepts no writes. A
- * check that takes too long returns the last result again.
+ * Only a definite fault makes a core unready: PostgreSQL cannot be reached, refuses the core, lacks a table or accepts
+ * no writes. A check that takes too long returns the last result again.
  */
 class PostgresReadiness {
   readonly #open: () => Promise<pg.Client>;

@@ -11,7 +11,7 @@ export type Schema = Readonly<Record<string, unknown>>;
 
 export interface Header {
   readonly description: string;
-  /** Whether all such responses have it, or only some. */
+  /** Whether every response that lists the header has it, or only some do. */
   readonly required: boolean;
   readonly schema: Schema;
   readonly example: string | number;

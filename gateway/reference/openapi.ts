@@ -29,8 +29,9 @@ const DESCRIPTION = `${API.summary}
 malformed, unknown, expired or revoked always gets the same 401.
 
 **Limits.** A plan allows a number of requests per minute and per day, refilled continuously. The
-\`X-RateLimit-*\` headers of every response report what is left. A refused request costs nothing and gets 429, with the wait for its place in line as
-\`Retry-After\`. Wait that long, then retry. A key that keeps sending more than nine times its limit, without a pause, is banned. \`GET /limits\` returns the limits of a key and costs it nothing.
+\`X-RateLimit-*\` headers of every response report what is left. A refused request costs nothing and gets 429, and
+\`Retry-After\` is the wait for its place in line. Wait that long, then retry. A key that keeps sending more than nine
+times its limit, without a pause, is banned. \`GET /limits\` returns the limits of a key and costs it nothing.
 
 **HEAD** works wherever GET does, with the same headers and no body.`;
 

@@ -18,7 +18,7 @@ export const PET = { id: 1, name: 'Rex', categoryId: 1, status: 'available' };
 export const NEW_PET = { name: 'Rex', categoryId: 1, status: 'available' };
 export const ORDER = { id: 1, petId: 1, status: 'placed', createdAt: '2026-11-21T12:00:00.000Z' };
 
-/** An example of each. */
+/** An example of each schema. */
 const EXAMPLES: Readonly<Record<string, unknown>> = {
   Pet: PET,
   NewPet: NEW_PET,
@@ -34,7 +34,7 @@ export const FOR_GENERATORS = {
   override: ({ jsonSchema }: { jsonSchema: Record<string, unknown> }) => {
     // Generators assume that a member with a default is always present.
     delete jsonSchema.default;
-    // Generators would leave a member that is read-only out of requests.
+    // Generators would omit a read-only member from requests.
     delete jsonSchema.readOnly;
     // The pattern repeats what `format` says, and generators for every language support `format`.
     if (jsonSchema.format === 'date-time' || jsonSchema.format === 'date') delete jsonSchema.pattern;

@@ -153,7 +153,7 @@ export function createStoreClient(options: StoreClientOptions) {
   };
 }
 
-/** Checks a value before it is sent: a number above 2^53 has lost digits before the core could check it. */
+/** Checks a value before it is sent: a number above 2^53 may have lost digits, which the core could not detect. */
 function checked<S extends z.ZodType>(schema: S, value: z.input<S>, name?: string): z.output<S> {
   const { success, data, error } = schema.safeParse(value);
   if (success) return data;

@@ -198,7 +198,7 @@ async function exchange(pool: Pool, written: Dispatcher.RequestOptions): Promise
   return { status: statusCode, headers, bytes: await body.bytes() };
 }
 
-/** undici reports an abort of a waiting request only once it gets a connection. This function reports it at once. */
+/** undici reports an abort only once the request has a connection. This function reports it at once. */
 async function unlessAborted<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
   signal.throwIfAborted();
   const aborted = Promise.withResolvers<never>();

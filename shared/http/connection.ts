@@ -191,7 +191,7 @@ export class Connection {
     this.#bytes.isInBody = false;
     const last = this.answers.at(-1);
     if (last === undefined) {
-      // A response to an upgrade is not in the list, and closes the connection itself.
+      // A response to an upgrade is not in `answers`, and closes the connection itself.
       if (this.#parser.incoming?.upgrade !== true) this.#socket.destroySoon();
     } else {
       last.shouldKeepAlive = false;
@@ -275,7 +275,7 @@ export class Connection {
     socket.resume();
   };
 
-  /** Drops bytes that arrive after a close. Until the close, none are read. */
+  /** Drops bytes that arrive on a closing connection. Until the server's side has ended, no more are read. */
   #drop(bytes: number): void {
     const socket = this.#socket;
     socket.pause();

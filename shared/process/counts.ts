@@ -79,7 +79,7 @@ export class Counter {
 
   family(): Family {
     const values: Series[] = [];
-    // An iterator is ten times slower here: there are thousands of cells, and few are not 0.
+    // An iterator is ten times slower here: there are thousands of cells, and most are 0.
     for (let cell = 0; cell < this.#cells.length; cell++) {
       const value = this.#cells[cell] as number;
       if (value > 0 || this.#declared.has(cell)) values.push({ labels: this.#labelsOf(cell), value });

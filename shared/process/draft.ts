@@ -5,9 +5,9 @@ import { dirname } from 'node:path';
 const OWNER_ONLY = 0o600;
 
 /**
- * Writes a file for the owner only, unless it exists. The text goes into a draft in the same folder, which is then linked
- * (link(2)). Draft and folder are synced, so that readers see a whole file or none, even after a crash. The draft is
- * always removed.
+ * Writes a file that only its owner can read, unless the file exists. The text goes into a draft in the same folder,
+ * which is then linked (link(2)). Draft and folder are synced, so that readers see a whole file or none, even after a
+ * crash. The draft is always removed.
  * @param path the file, whose folder is created if missing
  * @throws the system's error
  */

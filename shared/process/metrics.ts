@@ -42,8 +42,8 @@ const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 /**
  * @param service the prefix of every name, as in `core_requests_total`
  * @param worker the number of this process, if the service has several. It becomes the label `worker` on everything
- *   except `counts`. This makes the restart of one process visible, which would look like a mere drop in a sum over all
- *   processes.
+ *   except `counts`. This makes the restart of one process visible: in a sum over all processes, it would look like a
+ *   mere drop.
  */
 export function createMetrics(service: string, worker?: number): Metrics {
   const registry = new Registry();

@@ -60,9 +60,9 @@ const ORPHAN_MS = 9_000;
 
 /**
  * Runs a service until SIGTERM or SIGINT, or until a parent process with a message channel asks it to stop or exits. If
- * the start fails, the fault is written to standard error, and the process exits with status 1. It also does so at the
- * second signal. A stop message does not count as the first signal: a terminal or supervisor may signal all processes
- * after the parent has asked its children to stop.
+ * the start fails, the fault is written to standard error, and the process exits with status 1. A second signal also
+ * ends the process with status 1. A stop message does not count as the first signal: a terminal or supervisor may
+ * signal all processes after the parent has asked its children to stop.
  */
 export async function run(start: () => Promise<{ running: Starting; logger: Logger }>): Promise<void> {
   disablePretenuring();
@@ -113,7 +113,7 @@ export async function run(start: () => Promise<{ running: Starting; logger: Logg
     logger.info(addresses, 'listening');
     process.send?.(addresses);
   } catch (fault) {
-    // A service that is stopped during its start need not succeed.
+    // If a service is stopped during its start, the start may fail.
     if (!stopping) failedToStart(fault);
   }
 }

@@ -9,7 +9,7 @@ const isRounded = (value: unknown): boolean =>
 
 /** The message for a value that is not an int64, or for a number that may have lost digits. */
 const RANGE = (issue: { readonly input?: unknown }): string =>
-  isRounded(issue.input) ? 'must be a bigint beyond 2^53' : must('be an integer from -2^63 to 2^63-1')(issue);
+  isRounded(issue.input) ? 'must be a bigint if beyond 2^53' : must('be an integer from -2^63 to 2^63-1')(issue);
 
 /** An int64 in a JSON body, read exactly: `parseJson` returns small integers as numbers and large ones as bigints. */
 export const int64 = z

@@ -66,7 +66,7 @@ test('the smallest and largest int64 are exact in bodies, paths and queries, in 
 test('a value that is inexact or invalid is refused before it is sent', async () => {
   const core = await coreThatAnswers(answer('200 OK', PET));
   const store = clientOf(core.url);
-  const [inexact, range] = ['must be a bigint beyond 2^53', 'must be an integer from -2^63 to 2^63-1'];
+  const [inexact, range] = ['must be a bigint if beyond 2^53', 'must be an integer from -2^63 to 2^63-1'];
   const refused = [
     [store.createPet({ name: 'Rex', categoryId: 2 ** 53 + 2 }), `categoryId ${inexact}`],
     [store.createPet({ name: '', categoryId: 1.5 }), `name must have 1 to 200 characters; categoryId ${range}`],

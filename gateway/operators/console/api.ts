@@ -92,7 +92,7 @@ export async function callApi<T = unknown>(
 
 export const bodyOf = async <T>(path: string): Promise<T> => (await callApi<T>('GET', path)).body;
 
-/** Adds who makes a change and why to its path, for the audit log. */
+/** Adds the author and the reason of a change to its path, for the audit log. */
 function saying(path: string, reason: string | undefined): string {
   const said = new URLSearchParams({ ...(author() && { author: author() }), ...(reason && { reason }) });
   return said.size === 0 ? path : `${path}${path.includes('?') ? '&' : '?'}${said}`;
@@ -169,7 +169,7 @@ function trouble(): Trouble | undefined {
   return [silent, streaks.get('unreadable')].find((streak) => streak !== undefined && streak.misses >= MISSES);
 }
 
-/** The same, kept current: a poll without a response does not render anything, so a timer does while requests fail. */
+/** `trouble`, kept current: a poll without a response renders nothing, so a timer renders while requests fail. */
 export function useTrouble(): Trouble | undefined {
   const [, render] = useState<number>();
   useEffect(() => {

@@ -140,7 +140,7 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
     return bad('Data cannot be read', `${found.why} The data on this page is out of date.`, since);
   if (traffic === undefined) return { kind: 'good', title: 'Loading …', text: '' };
   const { planTable, workers, findings } = traffic;
-  // Each rejected plan value is a finding. If there are no other findings, the banner shows how many there are.
+  // Each rejected plan value is a finding. If there are no others, the banner shows the number of rejected values.
   const { rejectedValues } = planTable;
   const worst = findings.find(({ about }) => about !== 'plan table' || rejectedValues === 0);
   if (worst === undefined) {
@@ -187,7 +187,7 @@ function Finder() {
     }
   }
 
-  // A pasted key must not stay on the screen. A key that is being typed is not complete until the search starts.
+  // A pasted key must not stay on the screen. A typed key is complete only when the search starts, which removes it.
   function drop(event: InputEvent) {
     if (event.data?.length === 1) return;
     const field = event.target as HTMLInputElement;
@@ -206,7 +206,7 @@ function Finder() {
   `;
 }
 
-/** Opens a single key directly, and otherwise the list. A request without a valid key has no key to open. */
+/** The address of the only key found, otherwise of the list. A request without a valid key has no key to open. */
 async function addressFor(text: string): Promise<string> {
   const { keys, next } = await bodyOf<FoundAnswer>(`/keys/find?text=${encodeURIComponent(text)}`);
   const [only, ...others] = keys;

@@ -144,7 +144,7 @@ type Change = ActivityView['changes'][number];
 
 /**
  * Shows what a change did, field by field, from the old value to the new one.
- * @param areNew whether the fields belong to something new, so that they had no value before
+ * @param areNew whether the fields belong to something new, and so had no value before
  */
 export const Changes = ({ changes, areNew = false }: { changes: readonly Change[]; areNew?: boolean }) =>
   changes.length > 0 &&

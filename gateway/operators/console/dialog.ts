@@ -4,8 +4,8 @@ import { author, keptToken, refresh, rememberAuthor, tokenName } from './api.ts'
 import { type Content, html, Input, type InputSpec } from './parts.ts';
 
 /**
- * Dialogs with text, fields and an action to confirm, of which only one is open at a time; and messages about finished
- * actions.
+ * Dialogs with text, fields and an action to confirm, and messages about finished actions. Only one dialog is open at a
+ * time.
  */
 
 interface Question {
@@ -82,7 +82,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
       if (done !== undefined) notify(done);
       onClose();
     } catch (thrown) {
-      // After the next login, the operator sends the form again.
+      // After the next login, the operator can send the form again.
       if (keptToken() === null) return setBusy(false);
       const found = faultsOf(thrown as Error, fields);
       setFound(found);
@@ -208,7 +208,7 @@ function remember({ author: name }: Values): void {
   rememberAuthor(name);
 }
 
-/** The fields for who makes a change and why. A named token already answers the first question. */
+/** The fields for the author and the reason of a change. A named token already identifies the author. */
 export const who = (reason = ''): readonly FieldSpec[] => [
   ...(tokenName() === undefined ? [{ ...whoField, hint: '', value: author() }] : []),
   { name: 'reason', label: 'Why?', value: reason, maxlength: 500, hint: 'Recorded in the audit log with your name.' },
@@ -236,7 +236,7 @@ export function askedOf({ author: name = tokenName(), reason }: Values): { autho
 /** Shows a whole key, only once. Closing the dialog removes it from the page. */
 export const showKey = (name: string, apiKey: string): void => showOnce(`The key of ${name}`, 'API key', apiKey);
 
-/** Shows a secret, only once. If it was not copied, the operator must confirm that the dialog closes. */
+/** Shows a secret, only once. If it was not copied, the operator must confirm before the dialog closes. */
 export function showOnce(title: string, label: string, text: string): void {
   const closing = { mayClose: (_isPressed: boolean) => true };
   const content = html`<${WholeText} label=${label} text=${text} closing=${closing} />`;
@@ -272,7 +272,7 @@ function WholeText({ label, text, closing }: WholeTextProps) {
     setNote('');
   }
 
-  /** Does not count if only a part of the text is copied. */
+  /** Has no effect if only part of the text is copied. */
   function wasCopiedByHand({
     currentTarget: { selectionStart, selectionEnd },
   }: {

@@ -14,7 +14,7 @@ import { planInWords, toIso, toLocal } from './words.ts';
 const numberOf = (text: string | undefined): number | null =>
   text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : null;
 
-/** The fields for a duration. @param name the name of the first one, as in the admin API */
+/** The fields for a duration. @param name the name of the first field, as in the admin API */
 const lengthFields = (name: string, label: string, value: string): FieldSpec[] => [
   { name, label, value, type: 'number', maxlength: 10 },
   { name: 'unit', label: 'Unit', options: Object.entries({ 60: 'minutes', 3600: 'hours', 86400: 'days' }) },
@@ -33,7 +33,7 @@ const fieldsOf = (key?: KeyView): FieldSpec[] => [
     label: 'Plan',
     value: key?.plan ?? 'free',
     options: PLAN_NAMES.map((plan) => [plan, planInWords(plan)]),
-    hint: key ? 'A change refills no bucket. To do that, reset the limits.' : '',
+    hint: key ? 'A change does not refill the buckets. To refill them, reset the limits.' : '',
   },
   {
     name: 'minute',

@@ -88,7 +88,7 @@ function StateNote(key: KeyView) {
   if (bannedUntil !== undefined)
     return html`<p class="notice bad">
       Banned ${runningBan(key)}. Refusals are counted among the recent requests on all gateways.
-      ${banReason === undefined ? ` It kept sending more than nine times its limit, without a pause. The next ban within a day is twice as long.` : ` Reason: ${banReason}`}
+      ${banReason === undefined ? ` The key kept sending more than nine times its limit, without a pause. The next ban within a day is twice as long.` : ` Reason: ${banReason}`}
     </p>`;
   if (state === 'disabled') return html`<p class="notice">An operator has disabled this key. Its requests get 401.</p>`;
   if (state === 'expired' && expiresAt !== undefined)

@@ -308,6 +308,6 @@ export function download(name: string, csv: string): void {
   link.href = url;
   link.download = name;
   link.click();
-  // The browser may still be reading it.
+  // The browser may still be reading the blob.
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }

@@ -158,7 +158,7 @@ const differencesIn = (plan: PlanName, { values: now }: Seen, typed: Values) =>
 interface Review {
   readonly plan: PlanName;
   readonly seen: Seen;
-  /** Only the values that the operator changed. After a conflict, all others are the values then in force. */
+  /** Only the values that the operator changed. After a conflict, all others come from the new table. */
   readonly typed: Values;
   /** Shown at the top if somebody else made a change first. */
   readonly note?: string;
@@ -216,7 +216,7 @@ const Differences = ({ changes }: { changes: PlanChangeView['changes'] }) =>
         ${changes.map(({ field, from, to }) => html`<li>${field}: <del>${valueInWords(from)}</del> → <ins>${valueInWords(to)}</ins></li>`)}
       </ul>`;
 
-/** Each page checks 100 keys. */
+/** Each page of a trial covers 100 keys. */
 const MOST_PAGES = 50;
 const SHOWN = 5;
 

@@ -111,9 +111,10 @@ const MOST_OFFERED = 20;
 
 type Revoked = { readonly id: string; readonly name: string; readonly revokedAt: string };
 
-/** The keys with a name or, if there are none, the revoked keys that had it; and those whose names contain it. */
 interface Named {
+  /** The keys with this name or, if there are none, the revoked keys that had it. */
   readonly same?: readonly (KeyView | Revoked)[];
+  /** The keys whose names contain the typed text. */
   readonly similar?: readonly KeyView[];
 }
 
@@ -221,7 +222,7 @@ interface RequestDetailsProps {
 /** Shows one request in plain words: what happened, why, when requests work again, and what to check or change. */
 function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
   const { reason, advice, repeated, decision, keyId } = request;
-  // When the limit or the ban that refused it admits requests again.
+  // When the limit or the ban that refused this request admits requests again.
   const again = decision?.outcome === 'banned' ? decision.bannedUntil : decision?.retryAt;
   return html`
     <div class="request">
@@ -247,7 +248,7 @@ function Again({ at, keyId, outcome }: { at: string; keyId: string; outcome: Req
   if (key?.state === 'banned') return `The key is banned ${runningBan(key)}.`;
   if (key !== undefined && key.state !== 'active') return `The key is ${key.state} now.`;
   const { buckets, waitSeconds } = key ?? {};
-  // Clients that wait in line soon take a single token.
+  // A single token is soon taken by a client that waits in line.
   if (buckets !== undefined && Math.min(buckets.minute.remaining, buckets.day.remaining) > (waitSeconds ? 1 : 0))
     return 'Requests with the key work again now.';
   if (key !== undefined && outcome === 'banned') return 'The ban has ended.';
