@@ -80,9 +80,9 @@ export class Rules {
 
 /**
  * One connection of a server: its unfinished responses, and the request behind them. A request begins only when the
- * responses before it have ended. A close is therefore final: no request begins after a response that closes the
- * connection (RFC 9112 §9.3.2 and §9.6). Node's parser would read everything that has arrived. Here it gets one request
- * at a time, and the rest goes back into the socket.
+ * responses before it have ended or, for the core's callers, when few enough are unfinished. No request begins after a
+ * response that closes the connection (RFC 9112 §9.3.2 and §9.6). Node's parser would read everything that has arrived.
+ * Here it gets one request at a time, and the rest goes back into the socket.
  *
  * Closing a connection with unread bytes resets it, and the client may lose a response that it has not read (RFC 9112
  * §9.6). So the server ends only its own side. It reads and drops further data until the client closes the connection

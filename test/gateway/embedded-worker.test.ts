@@ -145,7 +145,8 @@ test('a frozen worker is killed, and the revocation that waited for it takes eff
   suspend(worker);
   const before = performance.now();
   expect((await gateway.change('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
-  expect(performance.now() - before).toBeLessThan(3_000);
+  // Without the revocation, a frozen worker is killed after 10 s.
+  expect(performance.now() - before).toBeLessThan(5_000);
   expect(isAlive(worker)).toBe(false);
   await eventually(() => gateway.pids()).not.toEqual([worker]);
   expect(codeOf(await list(gateway, key))).toBe('unauthorized');
