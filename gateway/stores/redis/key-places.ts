@@ -87,7 +87,7 @@ export function keyPlaces(redis: RedisConnection) {
     const found: string[] = [];
     for await (const ids of existing()) found.push(...(await withoutPlace(ids)));
     // Keys appear and disappear during the scan, and SCAN can return a name twice.
-    const stillUnlisted = bulkReads(async (id: string) => {
+    const stillUnlisted = bulkReads(redis, async (id: string) => {
       const isThere = (await orUnavailable(redis.exists(keyOf(id)))) === 1;
       return isThere ? await withoutPlace([id]) : [];
     });
@@ -115,7 +115,7 @@ export function keyPlaces(redis: RedisConnection) {
     // A value of another type, put there by hand, is not a list of keys.
     const type = await orUnavailable(redis.type(INDEX));
     if (type !== 'zset' && type !== 'none') await orUnavailable(redis.del(INDEX));
-    const place = bulkReads(async (id: string) => {
+    const place = bulkReads(redis, async (id: string) => {
       const isChanged = (await orUnavailable(redis.zadd(INDEX, 'CH', await createdAtOf(id), id))) === 1;
       // The key may have been revoked in the meantime.
       if (isChanged) await forgetIfGone(id);
@@ -158,12 +158,23 @@ const AT_ONCE = 32;
 /** Reads pause after this many keys, and other lists get their turn. A page for an operator needs no pause. */
 const PAGE = 100;
 
+/** Sends the commands that `issue` issues in one write per node, because ioredis writes each one by itself. */
+function inOneWrite<T>(redis: RedisConnection, issue: () => T): T {
+  const streams = nodesOf(redis).map(([, node]) => node.stream);
+  for (const stream of streams) stream?.cork();
+  try {
+    return issue();
+  } finally {
+    for (const stream of streams) stream?.uncork();
+  }
+}
+
 /**
  * Reads many keys without slowing decisions: all lists together read a few keys at a time. After each page, they pause
  * for as long as the page took, and at least a millisecond. Lists take turns.
  * @param read reads one key
  */
-export function bulkReads<Id extends string, Found>(read: (id: Id) => Promise<Found>) {
+export function bulkReads<Id extends string, Found>(redis: RedisConnection, read: (id: Id) => Promise<Found>) {
   let lastTurn: Promise<unknown> = Promise.resolve();
 
   function inTurn(ids: readonly Id[]): Promise<Found[]> {
@@ -180,7 +191,7 @@ export function bulkReads<Id extends string, Found>(read: (id: Id) => Promise<Fo
   async function readPage(ids: readonly Id[]): Promise<Found[]> {
     const found: Found[] = [];
     for (let at = 0; at < ids.length; at += AT_ONCE)
-      found.push(...(await Promise.all(ids.slice(at, at + AT_ONCE).map(read))));
+      found.push(...(await Promise.all(inOneWrite(redis, () => ids.slice(at, at + AT_ONCE).map(read)))));
     return found;
   }
 

@@ -79,6 +79,7 @@ export class RedisStorage implements Storage {
     this.#lengths = { audit: auditLength, 'plan history': HISTORY_LENGTH, bans: BANS_LENGTH };
     this.#onLost = onLost;
     this.#places = keyPlaces(redis);
+    this.readMany = bulkReads(redis, (record: RecordName) => this.read(record));
     this.#outboxes = outboxes(redis, this.#lengths, this.#places.forgetIfGone, leftBehindMs);
     this.#noteWrite = isConfirmed ? replicasOf(redis) : undefined;
   }
@@ -103,7 +104,7 @@ export class RedisStorage implements Storage {
     return id === undefined ? hash : Object.assign({}, ...hashes.map((one, at) => fieldsIn(names[at] ?? '', id, one)));
   }
 
-  readMany = bulkReads((record: RecordName) => this.read(record));
+  readonly readMany: Storage['readMany'];
 
   /** Whether no gateway has stored anything. Scans all names in Redis. */
   async isEmpty(): Promise<boolean> {
