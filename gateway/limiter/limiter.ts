@@ -74,7 +74,7 @@ export const NOT_READ = 'The plans have not been read yet.';
 
 /** The error message for a client whose request could not be decided. */
 export const NO_DECISION =
-  "The limits of this API key cannot be checked: the gateway's store does not answer. Retry after the time in Retry-After.";
+  "The limits of this API key cannot be checked: the gateway's key store does not answer. Retry after the time in Retry-After.";
 
 /** The decision on a request with a known key. */
 export interface Decision extends LimitStatus {

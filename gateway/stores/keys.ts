@@ -302,7 +302,7 @@ function urgencyOf(change: KeyChange, before: KeyEntry['record']): Urgency | und
 const isBelow = (value: number | undefined, before = Infinity): boolean => value !== undefined && value < before;
 
 export const NO_FACTS =
-  "The usage of this API key cannot be read: the gateway's store does not answer. Retry after the time in Retry-After.";
+  "The usage of this API key cannot be read: the gateway's key store does not answer. Retry after the time in Retry-After.";
 
 /**
  * Returns a function that reads a key's facts and keeps the last ones for outages. Call that function only after the

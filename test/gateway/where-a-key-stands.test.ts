@@ -163,7 +163,7 @@ test('without Redis, GET /v1/limits returns the local state of a key that was re
   const refused = [unread, stranger, createApiKey().apiKey].map((other) => limits(stack, other));
   for (const answer of await Promise.all(refused)) {
     expect(answer).toMatchObject({ status: 503, headers: { 'retry-after': '1' } });
-    expect((answer.json as { message: string }).message).toContain("the gateway's store does not answer");
+    expect((answer.json as { message: string }).message).toContain("the gateway's key store does not answer");
   }
   expect((await refused[0])?.headers['x-ratelimit-limit']).toBe('300');
   // The database is empty after the restart.

@@ -126,7 +126,8 @@ export function describeKey(key: KeyView): string {
     ['line', key.tooSmall ? tooSmallInWords(key.waitSeconds) : undefined],
     ['own limits', hasOwnLimits ? `minute ${minute ?? 'from plan'}, day ${day ?? 'from plan'}` : undefined],
     ['tags', writeTags(key.tags)],
-    ['admitted, refused', `${key.admitted}, ${key.refused}`],
+    ['admitted', String(key.admitted)],
+    ['refused by limits', String(key.refused)],
     ['shadow refusals', key.shadowed?.toString()],
   ];
   const lines = linesOf(facts, paintState);

@@ -41,7 +41,7 @@ const MOST = 10_000;
 const SPECS: readonly FilterSpec[] = [
   { name: 'actor', label: 'Who', placeholder: 'full name' },
   { name: 'action', label: 'Action', options: Object.entries(ACTION_WORDS) },
-  { name: 'target', label: 'Target', placeholder: 'name or id of a key, token or plan' },
+  { name: 'target', label: 'Target', placeholder: 'name or id' },
   { name: 'from', label: 'From', type: 'datetime-local' },
   { name: 'to', label: 'To', type: 'datetime-local' },
 ];

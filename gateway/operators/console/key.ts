@@ -115,7 +115,7 @@ function Limits({ plan, minute, day, buckets }: KeyView) {
 function About({ createdAt, expiresAt, lastUsedAt, admitted, refused, shadowed }: KeyView) {
   const when = (at: string | undefined, none: string) => (at === undefined ? none : html`<${When} at=${at} />`);
   const requests = html`
-    ${`${number(admitted)} admitted, ${number(refused)} refused `}
+    ${`${number(admitted)} admitted, ${number(refused)} refused by limits `}
     ${shadowed !== undefined && html`<span class="note">${number(shadowed)} of these only because of shadow mode</span>`}
   `;
   const facts = [
