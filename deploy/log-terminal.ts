@@ -81,7 +81,7 @@ function parseLine(text: string): LogLine | undefined {
   }
 }
 
-/** Keeps line feeds in a stack only. */
+/** Replaces control characters, except line feeds in a stack trace. */
 const harmless = (text: string, member: string): string =>
   text.replaceAll(member === 'stack' ? /(?!\n)\p{Cc}/gu : /\p{Cc}/gu, '\u{fffd}');
 

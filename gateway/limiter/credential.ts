@@ -212,7 +212,7 @@ export function rejectionOf(
   return reason && { reason, isOfKey: true };
 }
 
-/** Why a key is not valid for any secret. Checks in the same order as a decision. */
+/** Why a key is invalid, whichever of its secrets is used. Checks in the same order as a decision. */
 export function inactiveReason({ disabled, expiresAt }: Validity, now: number): 'disabled' | 'expired' | undefined {
   if (disabled) return 'disabled';
   return expiresAt !== undefined && expiresAt <= now ? 'expired' : undefined;

@@ -199,8 +199,7 @@ local function ticks_until_token(limit, window, tokens, fraction)
   return floor(high / limit) * HALF + floor(rest / limit) + ceil((rest % limit - fraction) / limit)
 end
 
--- The time at which a refused request may be retried: the time that one token takes to refill, after the last request
--- in line.
+-- When a refused request may be retried: one token's refill time after the last request in line.
 local function next_place(line_until, now, minute_limit, minute_tokens, minute_fraction, day_limit, day_tokens, day_fraction)
   local minute_wait = ticks_until_token(minute_limit, MINUTE, minute_tokens, minute_fraction)
   local day_wait = ticks_until_token(day_limit, DAY, day_tokens, day_fraction)

@@ -45,7 +45,7 @@ interface Used extends Totals {
   readonly asOf: number | undefined;
 }
 
-/** The date (UTC) of a day since 1970. */
+/** The UTC date of a day number, counted from 1970-01-01. */
 export const dateOf = (day: number): string => new Date((day * DAY) / MILLISECOND).toISOString().slice(0, 10);
 
 /** The decisions in one minute or on one day. */

@@ -109,9 +109,9 @@ interface Entry {
 }
 
 /**
- * Limits the requests per minute of each address without a valid key or token, by the rules of a key with one bucket. An
- * address has no ban: a refusal that would ban a key closes its connection instead. The most recent addresses are kept
- * in this process.
+ * Limits the requests per minute of each address without a valid key or token, by the rules of a key with one bucket.
+ * Addresses are not banned: where a key would be banned, the connection is closed instead. The most recent addresses
+ * are kept in this process.
  */
 export class AddressAllowance {
   readonly #clock: Clock;

@@ -45,8 +45,8 @@ type Decided = Verdict | HttpError;
 
 /**
  * Requests decisions. A key is unverified until a decision finds it valid, because it may be made up. Requests with
- * unverified keys share the capacity of their address. At most as many are decided concurrently as the address's
- * allowance covers. Once the allowance is used up, they are refused.
+ * unverified keys share the capacity of their address. The address's allowance limits how many are decided
+ * concurrently. Once the allowance is used up, they are refused.
  */
 export class Authorizer {
   readonly #limiter: Limiter;

@@ -312,7 +312,10 @@ function addRateLimitFields(
   headers.push('RateLimit-Policy', policies, 'RateLimit', limits);
 }
 
-/** The ticks needed to refill as many tokens as are left or, if none is left, to gain one. */
+/**
+ * The ticks in which as many tokens are refilled as the bucket now holds. If it holds none, the ticks until the next
+ * token.
+ */
 function ticksOf(bucket: BucketState, limit: number, window: number): number {
   return bucket.tokens < 1 ? ticksUntilNextToken(bucket, limit, window) : (bucket.tokens * window) / limit;
 }

@@ -32,8 +32,8 @@ export function actOn(changed: Changed, clients: Clients, planCache: PlanCache |
 /**
  * The operators' storage, which acknowledges a change once every worker of this gateway acts on it.
  * @param announce resolves when no worker acts on older data
- * @param begin makes sure that there are plans: a store that contains a key is no longer empty, and would not get the
- *   built-in plans
+ * @param begin makes sure that a new store has a plan table before it gets a key, because the built-in plans are
+ *   written only to an empty store
  */
 export function confirmed(storage: Storage, announce: Announce, begin: () => Promise<void>): Storage {
   /**

@@ -85,8 +85,8 @@ const NOT_FOUND = { code: 'not_found', message: ERRORS.not_found.message, status
 
 export const errorSchema = (codes: readonly string[]): Schema =>
   objectOf('The body of every response other than a success.', NOT_FOUND, {
-    code: text('The error, for programs.', { enum: codes }),
-    message: text('The error, for people. The text may change.', { maxLength: MAX_MESSAGE_LENGTH }),
+    code: text('A machine-readable error code.', { enum: codes }),
+    message: text('A human-readable message. The text may change.', { maxLength: MAX_MESSAGE_LENGTH }),
     status: { description: 'The HTTP status.', type: 'integer' },
   });
 

@@ -230,7 +230,10 @@ export class NotedRequest {
   answeredAt = 0;
   /** 0 until the request is answered. */
   endedAt = 0;
-  /** When a limit or a ban that refused it allows requests again, in Unix microseconds; 0 for any other request. */
+  /**
+   * For a request that a limit or a ban refused: when requests are allowed again, in Unix microseconds. 0 for any other
+   * request.
+   */
   retryAt = 0;
   /** How many similar requests followed in the same minute and were not kept. */
   repeated = 0;

@@ -87,8 +87,9 @@ const FRESH_MS = 3;
 /** After this long without a response, a read prefers any other wire. */
 export const LATE_AFTER_MS = 40;
 
-/** How long a client counts as slow, and its responses on one path as large. The first large one is requested twice. */
+/** How long a client counts as slow. */
 export const NOTED_MS = 10_000;
+/** How long a client's responses on one path count as large. The first large one is requested twice. */
 export const LARGE_NOTED_MS = 600_000;
 const SUSPECTED_MS = 1_000;
 
@@ -115,10 +116,7 @@ export class Resends {
   }
 }
 
-/**
- * How often a silent core is tested with a read, and how often with a write. Writes are used less often, because they
- * cannot be repeated.
- */
+/** How often a read or a write tests a silent core. Writes do so less often, because they cannot be repeated. */
 const TRY_EVERY_MS = { read: 1_000, write: 10_000 };
 /** How often a read may be sent twice just to find out whether only one response or the whole core is slow. */
 const PROBE_EVERY_MS = 100;
@@ -375,7 +373,7 @@ export interface CoreState {
   readonly ready: boolean;
   /** Whether it was removed from CORE_URL and gets no new requests. */
   readonly isDraining: boolean;
-  /** Whether requests go to other cores because this one answers none of them. */
+  /** Whether requests go to other cores because this one has stopped answering. */
   readonly isSilent: boolean;
   /** Requests that were handed to the core and have not finished; `queued` counts those that wait for a connection. */
   readonly inFlight: number;

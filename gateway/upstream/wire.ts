@@ -17,7 +17,7 @@ const MAX_REST_BYTES = 1_048_576;
  * request waits behind it.
  */
 const MAX_SKIPPED_BYTES = 4_194_304;
-/** The responses of a wire flow while the next one has been due for less than this. */
+/** A wire's responses count as flowing until the next one has been due for this long. */
 export const FLOWING_MS = 10;
 /** An idle connection is closed this long before the core would close it. */
 const KEEP_ALIVE_MARGIN_MS = 1_000;

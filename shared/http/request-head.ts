@@ -296,8 +296,8 @@ const USUAL_BYTES = 1_024;
 
 /**
  * Divides the bytes of a connection before Node's parser gets them, so that the parser gets at most one request at a
- * time. It also checks the request line: the parser skips extra spaces, which another parser may not (RFC 9112 §3), and
- * accepts RTSP and lines without a version. The parser itself refuses everything else that is malformed.
+ * time. It also checks the request line, because the parser accepts RTSP, lines without a version, and extra spaces,
+ * which other parsers might not skip (RFC 9112 §3). The parser itself refuses everything else that is malformed.
  */
 export class RequestBytes {
   /** Whether the next bytes belong to the body of a request. */
@@ -309,7 +309,7 @@ export class RequestBytes {
   #begun = '';
   /** Whether the request line of the current head is complete. */
   #hasLine = false;
-  /** The bytes left of a body with a length, or of a chunk. */
+  /** The bytes still to come of a chunk or of a body with a length. */
   #left = 0;
   /** How many more chunks the body may have. */
   #chunksLeft = 0;

@@ -231,7 +231,7 @@ const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = fs.constants;
 
 /**
  * Makes anything but a file non-blocking, because a thread that waits for a reader would keep the process alive. It
- * reopens the same pipe or terminal, so that other processes with the same pipe stay blocking.
+ * reopens the pipe or terminal, so that the descriptors of other processes stay blocking.
  */
 function nonBlocking(fd: number): number {
   try {

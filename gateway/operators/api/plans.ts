@@ -179,9 +179,9 @@ const Rollback = z.strictObject({
 
 /**
  * Reverts the last change. The restoration of a missing table is not a change. If the last change is itself a rollback,
- * this call may repeat one whose response was lost: without an id, or with the id of the change that was rolled back,
- * the call succeeds and changes nothing. To revert a rollback, send the rollback's own id. The call fails if a
- * field of the last change has since been changed again.
+ * this call may be a retry after a lost response. Without an id, or with the id of the change that was rolled back, it
+ * therefore succeeds and changes nothing. To revert a rollback, send the rollback's own id. The call fails if a field
+ * of the last change has since been changed again.
  */
 export const rollBack = operation(
   { body: Rollback, answer: Plans, isVersioned: true, errors: [404] },

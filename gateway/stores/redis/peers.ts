@@ -12,7 +12,7 @@ const questionsOf = (gateway: string): string => `gateway:questions:{${gateway}}
 const answersOf = (question: string): string => `gateway:answers:{${question}}`;
 
 const LOOK_EVERY_MS = 250;
-/** How often a gateway reports that it polls. If it hangs, others show its last report as its last sign of life. */
+/** How often a gateway records that it is polling. If it hangs, others show the last record as its sign of life. */
 const LISTED_EVERY_MS = 1_000;
 /** A gateway that has not polled for this long counts as stopped. A gateway that only hangs for a while does not. */
 const FORGOTTEN_AFTER_SECONDS = 300;
@@ -20,7 +20,10 @@ const EXPIRES_SECONDS = 30;
 const MOST_QUESTIONS = 16;
 const ANSWER_EVERY_MS = 20;
 const LIST_WITHIN_MS = 1_000;
-/** If Redis does not reply for this long, gateways may lack the time to answer. */
+/**
+ * If Redis has not replied for this long, gateways may not have had time to answer, so silent ones do not count as
+ * missing.
+ */
 const HUNG_MS = 500;
 
 const seconds = (): number => Math.floor(Date.now() / 1_000);

@@ -23,7 +23,10 @@ const MOST_IN_NEED = 25;
 const ROOM_BYTES = 458_752;
 const LEAST_FREE_PAGES = 64;
 const PAGE_BYTES = 4_096;
-/** Bans leave this much of the free pages and the reserved space for revocations. */
+/**
+ * On a full disk, bans are written only while the free pages and the reserved space add up to this many bytes, so that
+ * some are left for revocations.
+ */
 const FOR_REVOCATIONS_BYTES = 524_288;
 const LOG_ROOMS = 4;
 
@@ -201,7 +204,8 @@ export class Commits {
 
   /** @returns why no free pages could be added; undefined if they were */
   #makeRoom(room: Room, rooms: number): string | undefined {
-    // The pages would first fill the log and then the database, which could need the reserved space.
+    // The new pages are written first to the log and then to the database. With less free space, that could use up the
+    // reserved space.
     if (room.available() < (rooms + 1) * ROOM_BYTES) return FULL;
     const make = `BEGIN IMMEDIATE; DELETE FROM room; INSERT INTO room VALUES (randomblob(${ROOM_BYTES})); COMMIT;`;
     try {
