@@ -187,7 +187,7 @@ test.for(['SIGTERM', 'SIGINT'] as const)(
   },
 );
 
-test('a worker that starts for the first time is no fault, but one that exits before it serves is', async () => {
+test('the first start of a worker is not reported as a fault, but an exit before it serves is', async () => {
   const workers = await launchWorkers({ ...LATE, WORKERS: '2', ENDS_THEN: '1' });
   const detail = async () => ((await workers.admin('/readyz')).json as { detail?: string }).detail ?? '';
   const findings = async () => ((await workers.admin('/doctor')).json as DoctorAnswer).findings;

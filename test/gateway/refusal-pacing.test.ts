@@ -24,7 +24,7 @@ async function bannedKey(): Promise<string> {
   return key;
 }
 
-/** Causes as many refusals for a client as are sent without a delay. */
+/** Uses up the refusals that a client gets without a delay. */
 const annoy = (key: string) =>
   Promise.all(Array.from({ length: PROMPT }, () => send(`${stack.gateway}/v1/pets`, { key })));
 

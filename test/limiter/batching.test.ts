@@ -42,7 +42,7 @@ test('requests with one key on 32 connections share script calls, and each call 
   const calls = await scriptCalls(redis);
   expect(calls).toBeGreaterThan(0);
   expect(calls).toBeLessThan(1_000);
-  // When a minute ends, a call also writes a mark of the usage.
+  // The first call of a new minute also records the usage so far.
   const writes = await callsOf(redis, 'hset');
   expect([writes >= calls, writes <= calls + 2]).toEqual([true, true]);
   process.stdout.write(

@@ -92,7 +92,7 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
     let resetAt = 0;
     let repliedAt = -1;
     let isKnown = true;
-    /** For each token taken, the time of the levels on which its request was admitted. */
+    /** For each token taken: the time of the Redis reply whose levels admitted the request. */
     const taken: number[] = [];
     const underWay: { debt: Debt; answer: Promise<Charged | undefined> }[] = [];
     async function act(step: (typeof history)[number]) {

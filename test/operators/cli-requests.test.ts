@@ -123,7 +123,7 @@ test('--key finds a revoked key by its id or name; if given a whole key, it send
   expect(JSON.stringify(stack.log)).not.toContain(key.slice(16));
 });
 
-test('while Redis hangs, --key finds requests with a key by its id, with the cause of a failed read, and asks for the id in place of a name', async () => {
+test('while Redis hangs, --key with an id finds the requests and shows why a read failed; --key with a name asks for the id', async () => {
   const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url });
   const key = await stack.issueKey({ name: 'acme' });

@@ -71,7 +71,7 @@ test('a page from another origin cannot read answers, and a preflight allows not
   }
 });
 
-test('ten different wrong tokens within a minute block their address, even with the right token, except for probes', async () => {
+test('after ten different wrong tokens within a minute, an address is blocked even if it sends the right one; probes are exempt', async () => {
   const other = await startStack();
   const ask = (key: string | undefined, path = '/plans', from = '127.0.0.2') =>
     send(other.adminUrl + path, { key, from });

@@ -185,7 +185,7 @@ test.concurrent.for([
   ['with a repeated name', 'customer=a,customer=b', ACME],
   ['with another separator', 'customer=acme;env=\u0007', ACME],
 ] as const)(
-  'tags typed by hand, %s: valid ones are in force, and invalid ones are logged as errors',
+  'tags written to Redis by hand, %s: valid ones are in force, and invalid ones are logged as errors',
   async ([, typed, inForce], { expect }) => {
     const key = await shared.issueKey({ tags: ACME });
     await redis.hset(`gateway:tags:{${idOf(key)}}`, 'tags', typed);
@@ -218,7 +218,7 @@ test("if a key's tags are not a hash, the doctor reports it, and the key still w
   expect(await redis.exists(tags)).toBe(0);
 });
 
-test('a key typed by hand with invalid tags works and is backed up without them', async () => {
+test('a key written to Redis by hand with invalid tags works, and is backed up without them', async () => {
   const key = await shared.issueKey();
   const [hash, tags] = [hashOf(idOf(key)), `gateway:tags:{${idOf(key)}}`];
   const kept = Object.keys(await redis.hgetall(hash)).filter((field) => field.startsWith('ok_'));

@@ -10,7 +10,8 @@ const PACKAGES = {
   'redis-server': ['redis-server', 'valkey-server'],
   // Debian keeps a folder per version.
   postgresql: ['initdb', '/usr/lib/postgresql/*/bin/initdb'],
-  // The headless shell has no browser window, whose pages take more CPU time than the tested ones.
+  // The headless shell comes first, because the pages of a browser window's own UI take more CPU time than the tested
+  // ones.
   'chromium-headless-shell': ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome'],
   haproxy: ['haproxy'],
   prometheus: ['promtool'],

@@ -61,7 +61,7 @@ const SCRIPTS: readonly (readonly [part: string, script: RegExp])[] = [
   ['sockets and streams', /^node:(?:net|stream|internal\/(?:streams|stream_base))/],
   ['timers, ticks, promises', /^node:(?:timers|events|internal\/(?:timers|process|async|priority))/],
 ];
-const OTHER_OF_NODE = 'other JavaScript of Node';
+const OTHER_OF_NODE = 'other Node.js internals (JavaScript)';
 
 /** The part of the work that a stack belongs to: by its kernel function, otherwise by its innermost script. */
 function partOf({ thread, frames }: Stack): string {

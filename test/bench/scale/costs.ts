@@ -35,7 +35,7 @@ const IDLE_CONNECTIONS = 2_000;
 const SAMPLE_KEYS = 1_000;
 const DAY_MICROSECONDS = 86_400e6;
 const MINUTE_MICROSECONDS = 60e6;
-/** The most days, and the most minutes of an hour, for which a key has usage counts. */
+/** The maximum number of days and of minutes for which a key's usage counts are kept. */
 const DAYS_USED = 36;
 const MINUTES_USED = 61;
 const LOADS = [1e3, 1e5, 1e7];
