@@ -11,7 +11,7 @@ import { usedUpKey } from './used-up-key.ts';
  */
 
 const WORKERS = 10;
-const LIMIT = 120;
+const LIMIT = 60;
 const RUN_MS = thoroughly(30_000, 5_000);
 /** Clients that retry without waiting are banned within seconds. A worker that waits gets at most one strike. */
 const STRIKES = 2 * WORKERS;
