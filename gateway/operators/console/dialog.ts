@@ -196,6 +196,8 @@ const whoField: FieldSpec = {
   hint: 'Recorded in the audit log.',
 };
 
+const NAMELESS: Values = { author: 'Your name is required.' };
+
 /** The fields of a question. If the operator's name is not known, the first change asks for it. */
 function withWho({ fields = [], act }: Question): readonly FieldSpec[] {
   const isKnown = tokenName() !== undefined || author() !== '' || fields.some(({ name }) => name === 'author');
@@ -204,7 +206,7 @@ function withWho({ fields = [], act }: Question): readonly FieldSpec[] {
 
 /** Remembers the operator's name for this and later changes. @throws {FieldFaults} if it is missing */
 function remember({ author: name }: Values): void {
-  if (name === undefined) throw new FieldFaults({ author: 'Your name is required.' });
+  if (name === undefined) throw new FieldFaults(NAMELESS);
   rememberAuthor(name);
 }
 
@@ -225,7 +227,7 @@ export const whyField: FieldSpec = {
 /** @throws {FieldFaults} if the name or the reason is missing. The gateway checks their content */
 export function askedOf({ author: name = tokenName(), reason }: Values): { author: string; reason: string } {
   const faults = {
-    ...(name === undefined && { author: 'Your name is required.' }),
+    ...(name === undefined && NAMELESS),
     ...(reason === undefined && { reason: 'A reason is required.' }),
   };
   if (name === undefined || reason === undefined) throw new FieldFaults(faults);
