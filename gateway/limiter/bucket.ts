@@ -11,9 +11,14 @@ export const systemClock: Clock = () => Date.now() * 1_000;
 
 /**
  * The offset between `process.hrtime`, which is the same clock in every process on a machine, and
- * `performance.now()`, which counts from the start of its own process.
+ * `performance.now()`, which counts from the start of its own process. It appears too small if the process is suspended
+ * between the two calls, so the largest of several differences counts.
  */
-const BEGAN = Number(process.hrtime.bigint() / 1_000n) - performance.now() * 1_000;
+const BEGAN = Math.max(...Array.from({ length: 20 }, offset));
+
+function offset(): number {
+  return Number(process.hrtime.bigint() / 1_000n) - performance.now() * 1_000;
+}
 
 /** A monotonic clock in microseconds, for ages and for the order of events on one machine. */
 export const monotonicClock: Clock = () => Math.floor(BEGAN + performance.now() * 1_000);

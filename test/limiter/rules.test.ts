@@ -12,6 +12,7 @@ import {
   redisUnderTest,
   SECOND,
 } from '../support/limiters.ts';
+import { ROOT, startProcess } from '../support/process.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
 /** Rules that the random histories of model.test.ts rarely reach: long bans, claims, restores, and refill times. */
@@ -168,4 +169,20 @@ test('a full bucket has no wait', () => {
   expect(ticksUntilToken(full(3), 3, DAY)).toBe(0);
   expect(ticksUntilNextToken(full(3), 3, DAY)).toBe(0);
   expect(ticksUntilFull(full(3), 3, DAY)).toBe(0);
+});
+
+/** Prints by how many microseconds the clock is behind the machine's in a process that has just started. */
+const LAG = `
+  const { monotonicClock } = await import('${ROOT}/gateway/limiter/bucket.ts');
+  const lag = () => Number(process.hrtime.bigint() / 1_000n) - monotonicClock();
+  process.stdout.write(String(Math.max(...Array.from({ length: 1_000 }, lag))));`;
+
+test('processes that have just started agree on the time, because they take over levels from each other', async () => {
+  const lags = await Promise.all(
+    Array.from({ length: 4 }, async () => {
+      const { out } = await startProcess(process.execPath, ['--input-type=module', '--eval', LAG], {}).ended;
+      return Number(out);
+    }),
+  );
+  for (const lag of lags) expect(Math.abs(lag)).toBeLessThan(200);
 });
