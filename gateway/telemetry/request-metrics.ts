@@ -1,5 +1,5 @@
 import { logRequest, MAX_LOGGED_PATH, roundedMs } from '../../shared/http/service.ts';
-import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
+import { Counter, type Family, Histogram, Label, positionOfStatus, statusLabel } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { redactApiKeys } from '../limiter/credential.ts';
 import { PLAN_NAMES } from '../limiter/plans.ts';
@@ -44,11 +44,6 @@ const LOOPBACK = /^(?:127\.|::1$)/;
 /** RFC 1918, RFC 6598, RFC 3927, RFC 4193 and RFC 4291 define these. */
 const PRIVATE =
   /^(?:10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.|169\.254\.|f[cd]|fe[89ab])/i;
-
-const FIRST_STATUS = 100;
-/** RFC 9110 §15. A core's status above this is counted as `other`. */
-const LAST_STATUS = 599;
-const STATUSES = Array.from({ length: LAST_STATUS - FIRST_STATUS + 1 }, (_, at) => String(FIRST_STATUS + at));
 
 const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 const DECISION_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25];
@@ -102,7 +97,7 @@ export class Traffic {
     this.#requests = new Counter(
       { name: REQUESTS, help: 'Client requests, by operation, status and plan.' },
       this.#operation,
-      new Label('status', ['other', ...STATUSES]),
+      statusLabel(),
       this.#plan,
     );
     this.#requestSeconds = new Histogram(
@@ -157,9 +152,6 @@ function decisionOf(outcome: Exclude<Outcome, NoDecisionReason>, { decision }: E
   const day = decision?.buckets[1];
   return day !== undefined && day.tokens < 1 ? 'refused_day' : 'refused_minute';
 }
-
-const positionOfStatus = (status: number): number =>
-  status >= FIRST_STATUS && status <= LAST_STATUS ? status - FIRST_STATUS + 1 : 0;
 
 export function networkKindOf(address: string): Network {
   if (LOOPBACK.test(address)) return 'loopback';

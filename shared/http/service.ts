@@ -113,7 +113,7 @@ export function createService<Parts, Caller extends { readonly name: string | un
   const routes = [...options.routes, ...ownRoutes(options)];
   const router = createRouter(routes);
   const open = new Set(routes.filter(({ isOpen }) => isOpen).map(({ path }) => path));
-  const answered = metrics.requests();
+  const answered = metrics.requests(routes.map(({ name }) => name));
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const startedAt = performance.now();
@@ -142,7 +142,7 @@ export function createService<Parts, Caller extends { readonly name: string | un
       send(response, refusal(error), requestId);
     }
     const status = response.statusCode;
-    answered(route?.name ?? 'none', status, (performance.now() - startedAt) / 1_000);
+    answered(route?.name, status, (performance.now() - startedAt) / 1_000);
     const callerId = request.headers[CALLER_ID];
     const line = {
       requestId,

@@ -35,6 +35,21 @@ export class Label {
   }
 }
 
+const FIRST_STATUS = 100;
+/** RFC 9110 §15. A status above this counts as `other`. */
+const LAST_STATUS = 599;
+
+/** The label of an HTTP status. */
+export const statusLabel = (): Label =>
+  new Label('status', [
+    'other',
+    ...Array.from({ length: LAST_STATUS - FIRST_STATUS + 1 }, (_, at) => `${FIRST_STATUS + at}`),
+  ]);
+
+/** The position of a status among the values of its label. */
+export const positionOfStatus = (status: number): number =>
+  status >= FIRST_STATUS && status <= LAST_STATUS ? status - FIRST_STATUS + 1 : 0;
+
 /** A label with one value, for tables with fewer than three labels. */
 const NO_LABEL = new Label('', ['']);
 
@@ -92,13 +107,11 @@ export class Counter {
   }
 
   #labelsOf(cell: number): Record<string, string> {
-    const labels: Record<string, string> = {};
-    let rest = cell;
-    for (const { name, values } of this.#labels.toReversed()) {
-      if (name !== '') labels[name] = values[rest % values.length] as string;
-      rest = Math.floor(rest / values.length);
-    }
-    return labels;
+    const third = cell % this.#thirds;
+    const second = Math.floor(cell / this.#thirds) % this.#seconds;
+    const first = Math.floor(cell / this.#thirds / this.#seconds);
+    const named = this.#labels.map(({ name, values }, at) => [name, values[[first, second, third][at] as number]]);
+    return Object.fromEntries(named.filter(([name]) => name !== ''));
   }
 }
 
@@ -109,12 +122,17 @@ export class Histogram {
   readonly #label: Label;
   /** Per label value: the count of each bucket, the count above the last bound, and the sum. */
   readonly #rows: readonly Float64Array[];
+  readonly #shown: 'all' | 'observed';
 
-  /** @param bounds upper ends of the buckets, ascending */
-  constructor(about: About, bounds: readonly number[], label = NO_LABEL) {
+  /**
+   * @param bounds upper ends of the buckets, ascending
+   * @param shown the label values with series: all, or only those that have been observed
+   */
+  constructor(about: About, bounds: readonly number[], label = NO_LABEL, shown: 'all' | 'observed' = 'all') {
     this.#about = about;
     this.#bounds = bounds;
     this.#label = label;
+    this.#shown = shown;
     this.#rows = label.values.map(() => new Float64Array(bounds.length + 2));
   }
 
@@ -127,7 +145,9 @@ export class Histogram {
   }
 
   family(): Family {
-    return { ...this.#about, type: 'histogram', values: this.#rows.flatMap((row, at) => this.#seriesOf(row, at)) };
+    const isShown = (row: Float64Array) => this.#shown === 'all' || row.some((count) => count > 0);
+    const values = this.#rows.flatMap((row, at) => (isShown(row) ? this.#seriesOf(row, at) : []));
+    return { ...this.#about, type: 'histogram', values };
   }
 
   #seriesOf(row: Float64Array, at: number): Series[] {

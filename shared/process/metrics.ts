@@ -1,18 +1,22 @@
 import {
   AggregatorRegistry,
-  Counter,
+  Counter as CounterOfLibrary,
   collectDefaultMetrics,
   Gauge,
-  Histogram,
   type Metric,
   Registry,
 } from '@prometheus-io/client';
-import type { Family } from './counts.ts';
+import { Counter, type Family, Histogram, Label, positionOfStatus, statusLabel } from './counts.ts';
 
 /** A service's metrics for Prometheus. Only this file uses the client library. */
 
 export interface Metrics {
-  requests(): (operation: string, status: number, seconds: number) => void;
+  /**
+   * Counts a service's requests and their durations.
+   * @param operations the names of all operations
+   * @returns the function that counts one request; its operation is undefined for an unknown one
+   */
+  requests(operations: readonly string[]): (operation: string | undefined, status: number, seconds: number) => void;
   /** A value that is read on each scrape; undefined shows no series. `name` is the full name. */
   gauge(name: string, help: string, read: () => number | undefined | Promise<number | undefined>): void;
   /** Like `gauge`, with one series for each value of the label. */
@@ -53,7 +57,11 @@ export function createMetrics(service: string, worker?: number): Metrics {
   const counted = () => sources.flatMap((read) => read());
   for (const metric of metricsOfProcess()) registry.registerMetric(metric);
   return {
-    requests: () => countRequests(service, registry),
+    requests(operations) {
+      const [count, families] = countRequests(service, operations);
+      sources.push(families);
+      return count;
+    },
     gauge(name, help, read) {
       new Gauge({
         name,
@@ -82,7 +90,7 @@ export function createMetrics(service: string, worker?: number): Metrics {
       });
     },
     counter(name, help, label, values = []) {
-      const counter = new Counter({ name, help, labelNames: label === undefined ? [] : [label], registers });
+      const counter = new CounterOfLibrary({ name, help, labelNames: label === undefined ? [] : [label], registers });
       const count = (value: string, more: number) =>
         label === undefined ? counter.inc(more) : counter.inc({ [label]: value }, more);
       for (const value of values) count(value, 0);
@@ -112,25 +120,31 @@ function metricsOfProcess(): readonly Metric[] {
   return ofProcess;
 }
 
-function countRequests(service: string, registry: Registry): ReturnType<Metrics['requests']> {
-  const registers = [registry];
-  const requests = new Counter({
-    name: `${service}_requests_total`,
-    help: 'Requests answered, by operation and status.',
-    labelNames: ['operation', 'status'],
-    registers,
-  });
-  const latency = new Histogram({
-    name: `${service}_request_duration_seconds`,
-    help: 'Time from the head of a request to its response, by operation.',
-    labelNames: ['operation'],
-    buckets: LATENCY_BUCKETS,
-    registers,
-  });
-  return (operation, status, seconds) => {
-    requests.inc({ operation, status });
-    latency.observe({ operation }, seconds);
+function countRequests(
+  service: string,
+  operations: readonly string[],
+): [count: ReturnType<Metrics['requests']>, families: () => Family[]] {
+  const operation = new Label('operation', ['none', ...operations]);
+  const requests = new Counter(
+    { name: `${service}_requests_total`, help: 'Requests answered, by operation and status.' },
+    operation,
+    statusLabel(),
+  );
+  const latency = new Histogram(
+    {
+      name: `${service}_request_duration_seconds`,
+      help: 'Time from the head of a request to its response, by operation.',
+    },
+    LATENCY_BUCKETS,
+    operation,
+    'observed',
+  );
+  const count: ReturnType<Metrics['requests']> = (name, status, seconds) => {
+    const position = operation.positionOf(name);
+    requests.add(position, positionOfStatus(status));
+    latency.observe(seconds, position);
   };
+  return [count, () => [requests.family(), latency.family()]];
 }
 
 /** The library requires an aggregator. Each process has its own labels, so nothing is added up. */
