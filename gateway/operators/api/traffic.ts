@@ -1,7 +1,7 @@
 import type { Family } from '../../../shared/process/counts.ts';
 import { type CheckResult, fault, good, isBad, warning } from '../../check-result.ts';
 import type { RejectedValue } from '../../limiter/plans.ts';
-import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/calls.ts';
+import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/target.ts';
 import { bucketsOf, type ProcessState, quantile, type SeenCore, seriesOf, totalsOf } from '../../telemetry/state.ts';
 import { type CoreView, MinutesAnswer, type RedisMode, type RedisView, TrafficAnswer } from './answers.ts';
 import { operation } from './operation.ts';

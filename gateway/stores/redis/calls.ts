@@ -4,6 +4,7 @@ import { type Cluster, Command, type Redis } from 'ioredis';
 import { Counter, type Family, Histogram } from '../../../shared/process/counts.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { notTheRecord, OtherValue } from '../storage.ts';
+import { DEADLINES_MISSED, REDIS_CALL } from './target.ts';
 
 /** Calls to Redis: how decide.lua is run, call metrics, and the faults of failed commands. */
 
@@ -53,10 +54,6 @@ const send = (redis: RedisConnection, name: string, script: string, keyCount: nu
   redis.sendCommand(new DecideCommand(name, [script, keyCount, ...parameters], { replyEncoding: 'utf8' })) as Promise<
     string[]
   >;
-
-/** Names of metrics that other files use too. */
-export const REDIS_CALL = 'gateway_redis_call_duration_seconds';
-export const DEADLINES_MISSED = 'gateway_redis_deadlines_missed_total';
 
 /** Measures the calls to Redis for decisions: the number of requests in each call, and its duration. */
 export class CallCounts {

@@ -3,6 +3,10 @@ import type { ConnectionOptions } from 'node:tls';
 /** How long a start waits for Redis by default. */
 export const START_MS = 3_000;
 
+/** Names of metrics. They are here because a process without Redis reads them and does not load the client library. */
+export const REDIS_CALL = 'gateway_redis_call_duration_seconds';
+export const DEADLINES_MISSED = 'gateway_redis_deadlines_missed_total';
+
 export interface RedisTarget {
   readonly mode: 'single' | 'cluster' | 'sentinel';
   /** The URL of a single Redis, or those of cluster nodes or sentinels. They differ only in host and port. */
