@@ -17,8 +17,11 @@ const shared = {
   maxConcurrency: 10,
 };
 
-/** More workers than CPUs, because most files mainly wait. Long files wait for more than half of their run time. */
-const WORKERS = { long: 4, others: 4 };
+/**
+ * More workers than CPUs, because most files mainly wait. In CI there are fewer, because a slow machine would be busy all
+ * the time, and each file would take longer than its time limits allow.
+ */
+const WORKERS = { long: 4, others: isThorough ? 4 : 6 };
 
 /** Files share a process and its loaded modules, because a new process per file takes twice the CPU time. */
 const besideOthers = { ...shared, isolate: false };

@@ -1,6 +1,6 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** The files that take half a minute or more. A fresh checkout has no durations of earlier runs, hence this list. */
+/** The files that take the longest. A fresh checkout has no durations of earlier runs, hence this list. */
 const LONGEST = [
   'simulation/simulation',
   'faults/rolling-restarts',
@@ -17,6 +17,15 @@ const LONGEST = [
   'gateway/oldest-node',
   'gateway/one-at-a-time',
   'stores/redis-cluster',
+  'operators/doctor.test',
+  'operators/gateways',
+  'operators/redis-away',
+  'operators/bans',
+  'operators/cli-requests',
+  'gateway/core-spellings',
+  'faults/redis.test',
+  'gateway/large-answers',
+  'gateway/core-names',
 ];
 
 /** Runs the longest files of each project first. A long file that starts last would run while other CPUs are idle. */
