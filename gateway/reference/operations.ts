@@ -39,13 +39,6 @@ export interface About {
   readonly cannotBeTried?: true;
 }
 
-/** Errors that at most some operations return. */
-const SPECIAL_ERRORS = [403, 404, 405, 409, 413, 415];
-/** Errors that any operation may return. */
-export const COMMON_ERRORS = Object.values(ERRORS)
-  .map(({ status }) => status)
-  .filter((status) => !SPECIAL_ERRORS.includes(status));
-
 /** Keeps all digits: a JavaScript number would be rounded to a value out of range. */
 const exactly = (value: bigint): unknown =>
   // TypeScript's libraries do not have this yet.
@@ -167,3 +160,10 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
     success: { status: 200, description: 'The limits of the key.', content: json('Limits', LIMITS) },
   },
 };
+
+/** Statuses that at most some operations return: 403 depends on the scope, and 405 is for no operation. */
+const SPECIAL = new Set([403, 405, ...Object.values(OPERATIONS).flatMap(({ errors = [] }) => errors)]);
+/** Errors that any operation may return. */
+export const COMMON_ERRORS = Object.values(ERRORS)
+  .map(({ status }) => status)
+  .filter((status) => !SPECIAL.has(status));

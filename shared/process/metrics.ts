@@ -1,11 +1,4 @@
-import {
-  AggregatorRegistry,
-  Counter as CounterOfLibrary,
-  collectDefaultMetrics,
-  Gauge,
-  type Metric,
-  Registry,
-} from '@prometheus-io/client';
+import { AggregatorRegistry, collectDefaultMetrics, Gauge, type Metric, Registry } from '@prometheus-io/client';
 import { Counter, type Family, Histogram, Label, positionOfStatus, statusLabel } from './counts.ts';
 
 /** A service's metrics for Prometheus. Only this file uses the client library. */
@@ -23,7 +16,7 @@ export interface Metrics {
   gauges(name: string, help: string, label: string, read: () => LabelledValues | Promise<LabelledValues>): void;
   /**
    * A counter; `name` is the full name. Returns the function that adds one for a value of the label.
-   * @param values label values to show from the start
+   * @param values all values of the label
    */
   counter(name: string, help: string, label?: string, values?: readonly string[]): (value?: string) => void;
   /** Counts kept elsewhere, read on each scrape. */
@@ -46,7 +39,7 @@ const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 /**
  * @param service the prefix of every name, as in `core_requests_total`
  * @param worker the number of this process, if the service has several. It becomes the label `worker` on everything
- *   except `counts`. This makes the restart of one process visible: in a sum over all processes, it would look like a
+ *   except counters. This makes the restart of one process visible: in a sum over all processes, it would look like a
  *   mere drop.
  */
 export function createMetrics(service: string, worker?: number): Metrics {
@@ -89,12 +82,11 @@ export function createMetrics(service: string, worker?: number): Metrics {
         },
       });
     },
-    counter(name, help, label, values = []) {
-      const counter = new CounterOfLibrary({ name, help, labelNames: label === undefined ? [] : [label], registers });
-      const count = (value: string, more: number) =>
-        label === undefined ? counter.inc(more) : counter.inc({ [label]: value }, more);
-      for (const value of values) count(value, 0);
-      return (value = '') => count(value, 1);
+    counter(name, help, label, values = ['']) {
+      const counter = new Counter({ name, help }, label === undefined ? undefined : new Label(label, values));
+      for (const value of values) counter.declare(value);
+      sources.push(() => [counter.family()]);
+      return (value = '') => counter.addMany(1, value);
     },
     counts: (read) => void sources.push(read),
     counted,

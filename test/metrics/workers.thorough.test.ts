@@ -33,6 +33,13 @@ test('counts are summed over workers and survive the replacement or crash of a w
   expect(metrics.sum('gateway_request_duration_seconds_count')).toBe(100);
   expect(metrics.sum('gateway_redis_batch_size_sum')).toBe(100);
   expect(metrics.sum('gateway_upstream_duration_seconds_count')).toBe(100);
+  // Like the counts above, these are shown from the start and belong to no single worker.
+  expect(metrics.series('gateway_connections_refused_total').map(({ labels }) => labels)).toEqual([
+    { limit: 'address' },
+    { limit: 'total' },
+  ]);
+  for (const name of ['gateway_connections_cut_total', 'gateway_descriptors_exhausted_total'])
+    for (const { labels } of metrics.series(name)) expect(labels).not.toHaveProperty('worker');
   // These metrics have one series per worker.
   for (const name of ['gateway_upstream_ready', 'gateway_redis_nodes_away', 'gateway_plans_rejected_values'])
     expect(metrics.series(name).map(({ labels: { worker } }) => worker)).toEqual(['1', '2']);
