@@ -1,6 +1,8 @@
 import { MINUTE, refill } from './bucket.ts';
-import type { Count, KeyState, StoredLevel } from './key-record.ts';
-import type { Decision } from './limiter.ts';
+import { type Bounds, SCOPES } from './credential.ts';
+import { type Count, FRESH, type KeyRecord, type KeyState, type StoredLevel } from './key-record.ts';
+import type { BucketState, Decision, Verdict } from './limiter.ts';
+import type { Plan } from './plans.ts';
 import type { Refusals } from './refusals.ts';
 
 /**
@@ -74,6 +76,8 @@ export interface Debt {
   due: number;
   /** When the store reported the levels from which the first token was taken, by its clock; 0 if none was taken. */
   asOf: number;
+  /** Tokens that the store took, in a late reply, for requests that had been refused here by then. */
+  returned: number;
   /** Requests admitted without a token, because the plan is in shadow mode. */
   shadowed: number;
   refused: number;
@@ -81,7 +85,20 @@ export interface Debt {
   retryAt: number;
 }
 
-export const noDebt = (): Debt => ({ admitted: 0, spared: 0, due: 0, asOf: 0, shadowed: 0, refused: 0, retryAt: 0 });
+export const noDebt = (): Debt => ({
+  admitted: 0,
+  spared: 0,
+  due: 0,
+  asOf: 0,
+  returned: 0,
+  shadowed: 0,
+  refused: 0,
+  retryAt: 0,
+});
+
+/** How many tokens a decision took from each bucket. */
+export const tokensOf = (verdict: Verdict | undefined): 0 | 1 =>
+  verdict?.outcome === 'admitted' && !verdict.isShadowed ? 1 : 0;
 
 /** Adds a local decision. @param asOf when the store reported the levels that it is based on, by its clock */
 export function owe(debt: Debt, { outcome, isShadowed, retryAt }: Decision, asOf: number): void {
@@ -92,11 +109,18 @@ export function owe(debt: Debt, { outcome, isShadowed, retryAt }: Decision, asOf
   debt.retryAt = Math.max(debt.retryAt, retryAt ?? 0);
 }
 
+/** Notes a token to return. @param asOf when the store took it, by its clock */
+export function giveBack(debt: Debt, asOf: number): void {
+  debt.returned += 1;
+  debt.asOf ||= asOf;
+}
+
 export const owedBy = ({ admitted, spared }: Debt): number => admitted - spared;
 
 /** Forgives the tokens owed so far, because the key was reset. The requests still count as usage. */
 export function spare(debt: Debt): void {
   debt.spared = debt.admitted;
+  debt.returned = 0;
   debt.due = 0;
   debt.asOf = 0;
 }
@@ -107,11 +131,12 @@ export function spare(debt: Debt): void {
  */
 export function settled(debt: Debt, charged: Debt): boolean {
   for (const kind of ['admitted', 'shadowed', 'refused'] as const) debt[kind] -= charged[kind];
+  debt.returned = Math.max(0, debt.returned - charged.returned);
   debt.spared = Math.max(0, debt.spared - charged.admitted);
   debt.due = Math.max(0, debt.due - charged.due);
-  if (owedBy(debt) === 0) debt.asOf = 0;
+  if (owedBy(debt) + debt.returned === 0) debt.asOf = 0;
   if (debt.retryAt === charged.retryAt) debt.retryAt = 0;
-  return debt.admitted + debt.shadowed + debt.refused === 0;
+  return debt.admitted + debt.shadowed + debt.refused + debt.returned === 0;
 }
 
 /** Reduces `due` to the tokens that are missing from the local minute bucket. @param now by the store's clock */
@@ -132,3 +157,33 @@ function lowered(level: StoredLevel, owed: number, floor: -1 | 0): StoredLevel {
   if (level.tokens - owed >= least) return { ...level, tokens: level.tokens - owed };
   return level.tokens < least ? level : { ...level, tokens: least, fraction: 0 };
 }
+
+const UNBOUND: Bounds = { scope: SCOPES, networks: [] };
+
+/** The levels that a decision of the store reports. */
+export const stateAfter = ({ now, buckets: [minute, day], bannedUntil, isBannedByOperator }: Decision): KeyState => ({
+  ...FRESH,
+  minute: minute as BucketState,
+  day: day as BucketState,
+  asOf: now,
+  bannedUntil,
+  banReason: isBannedByOperator ? { text: '', until: bannedUntil } : undefined,
+});
+
+/**
+ * The record of a key, with only the presented secret. If the plan has no limit, the last limit that the store reported
+ * applies.
+ */
+export const recordOf = (
+  { plan, buckets, own }: Decision,
+  limits: Plan,
+  digest: string,
+  bounds = UNBOUND,
+): KeyRecord => ({
+  plan,
+  name: '',
+  secrets: [{ id: '', name: '', digest, createdAt: 0, ...bounds }],
+  createdAt: 0,
+  minute: own.minute || limits.minute === undefined ? buckets[0]?.limit : undefined,
+  day: own.day || limits.day === undefined ? buckets[1]?.limit : undefined,
+});

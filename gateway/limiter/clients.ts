@@ -4,20 +4,31 @@ import {
   Client,
   type Debt,
   debited,
+  giveBack,
   type KeyFacts,
   type KnownKey,
   type KnownPage,
   owe,
   owedBy,
+  recordOf,
   refillDue,
   type StoreReply,
   settled,
   spare,
+  stateAfter,
+  tokensOf,
 } from './client.ts';
-import { type Bounds, type Credential, isFromAllowedNetwork, MAX_SECRETS, SCOPES } from './credential.ts';
+import { type Credential, isFromAllowedNetwork, MAX_SECRETS } from './credential.ts';
 import { decide } from './decide.ts';
-import { FRESH, type KeyRecord, type KeyState, UNUSED } from './key-record.ts';
-import { type BucketState, type Decision, later, type Unauthorized, type Verdict } from './limiter.ts';
+import { type KeyRecord, type KeyState, UNUSED } from './key-record.ts';
+import {
+  type BucketState,
+  type Decision,
+  type LocalDecisions,
+  later,
+  type Unauthorized,
+  type Verdict,
+} from './limiter.ts';
 import { MAX_LIMIT, type Plan, type PlanTable } from './plans.ts';
 
 /** How long local decisions may use the store's verdict. */
@@ -27,17 +38,6 @@ const BAN_HOLDS = SECOND;
 export const MAX_CLIENTS = 50_000;
 /** How many keys another process takes over at once: few enough not to block its event loop. */
 const PAGE = 250;
-
-/** Decides in place of the store. */
-export interface LocalDecisions {
-  /**
-   * Decides without the store. Undefined if the key is not, or no longer, verified.
-   * @param owes whether the store must charge for the request later; false if it may already have done so
-   */
-  decide(credential: Credential, owes: boolean): Verdict | undefined | Promise<Verdict | undefined>;
-  /** Reads the status of a key without the store. Undefined if `decide` would return undefined. */
-  peek(credential: Credential): Verdict | undefined | Promise<Verdict | undefined>;
-}
 
 /**
  * The keys in use, one record each: the store's last decision, and the local decisions since then. During a store
@@ -125,6 +125,22 @@ export class Clients implements LocalDecisions {
     if (client.secrets.size === MAX_SECRETS) client.secrets.delete(client.secrets.keys().next().value as string);
     client.secrets.set(digest, lastReply);
     if (isNewBan && !verdict.isBannedByOperator) this.#onBan(client);
+  }
+
+  /**
+   * Notes a verdict of the store that arrived after its request was decided here. A token that only one of the two
+   * decisions took is charged or returned.
+   * @param decidedHere undefined if there was no decision
+   */
+  noteLate(credential: Credential, verdict: Verdict, askedAt: number, decidedHere: Verdict | undefined): void {
+    this.note(credential, verdict, askedAt);
+    const client = this.#find(credential.id);
+    const owed = tokensOf(decidedHere) - tokensOf(verdict);
+    if (owed === 0 || client?.lastReply === undefined || !('buckets' in verdict)) return;
+    if (owed > 0) owe(client.debt, decidedHere as Decision, verdict.now);
+    else giveBack(client.debt, verdict.now);
+    this.#debtors.set(client.id, client);
+    this.#noteReply(client, client.lastReply);
   }
 
   #reject(client: Client | undefined, digest: string, { reason, isOfKey }: Unauthorized): void {
@@ -369,29 +385,6 @@ function isNewer({ decision, at }: StoreReply, than: StoreReply | undefined): bo
 const EXPIRED: Unauthorized = { outcome: 'unauthorized', reason: 'expired', mode: 'local' };
 /** No key ever reaches this many strikes. */
 const NO_BANS: Plan = { ban_after: MAX_LIMIT, ban_grace_seconds: MAX_LIMIT, ban_seconds: 1 };
-const UNBOUND: Bounds = { scope: SCOPES, networks: [] };
 
 const local = (verdict: Verdict): Verdict =>
   verdict.outcome === 'undecided' ? verdict : { ...verdict, mode: 'local' };
-
-const stateAfter = ({ now, buckets: [minute, day], bannedUntil, isBannedByOperator }: Decision): KeyState => ({
-  ...FRESH,
-  minute: minute as BucketState,
-  day: day as BucketState,
-  asOf: now,
-  bannedUntil,
-  banReason: isBannedByOperator ? { text: '', until: bannedUntil } : undefined,
-});
-
-/**
- * The record of a key, with only the presented secret. If the plan has no limit, the last limit that the store reported
- * applies.
- */
-const recordOf = ({ plan, buckets, own }: Decision, limits: Plan, digest: string, bounds = UNBOUND): KeyRecord => ({
-  plan,
-  name: '',
-  secrets: [{ id: '', name: '', digest, createdAt: 0, ...bounds }],
-  createdAt: 0,
-  minute: own.minute || limits.minute === undefined ? buckets[0]?.limit : undefined,
-  day: own.day || limits.day === undefined ? buckets[1]?.limit : undefined,
-});

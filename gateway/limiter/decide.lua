@@ -10,9 +10,9 @@
 -- ARGV[2 + 2 * i]   number of requests. 0 is a peek: it returns one verdict, and takes and writes nothing.
 --                   For a secret bound to a scope or to networks: 'count scope address', with the required scope
 --                   or '-', and the address in the format of networks.ts or '-'.
---                   'charge admitted shadowed refused retry_at as_of spared due' charges the key for requests that were
---                   decided without Redis. The secret is not checked. Only admitted requests take a token. The minute
---                   bucket can go down to minus its limit, the day bucket to zero.
+--                   'charge admitted shadowed refused retry_at as_of spared due returned' charges the key for
+--                   requests that were decided without Redis. The secret is not checked. Only admitted requests take a
+--                   token. The minute bucket can go down to minus its limit, the day bucket to zero.
 --                   `retry_at` is the latest time in microseconds at which a refused request may be retried, or 0.
 --                   No refusal bans the key before that time.
 --                   `as_of` is the time in microseconds at which Redis reported the levels from which the first token
@@ -21,6 +21,7 @@
 --                   take no token.
 --                   `due` is taken from the minute bucket instead of `admitted` if that bucket has overflowed
 --                   (client.ts).
+--                   `returned` tokens were taken here for requests that their gateway had refused by then.
 --
 -- reply             one verdict for each request, in the order of the keys. Each is one string of words separated by
 --                   spaces, which is cheaper for both sides than a list.
@@ -190,6 +191,11 @@ local function debited(tokens, fraction, owed, least)
   return least, 0
 end
 
+local function returned_to(tokens, fraction, returned, limit)
+  if tokens + returned < limit then return tokens + returned, fraction end
+  return limit, 0
+end
+
 local function ticks_until_token(limit, window, tokens, fraction)
   if tokens >= 1 then return 0 end
   -- window * missing / limit, in two halves as above.
@@ -271,7 +277,7 @@ end
 
 -- Decides `count` requests with the same key and secret. This is one function, because passing the key's data in a
 -- table would make it a third slower.
--- @param charge the seven numbers of a charge, as described at the top of this file; nil for requests
+-- @param charge the eight numbers of a charge, as described at the top of this file; nil for requests
 local function decide(key, digest, count, wanted, address, charge)
   local fields = pcall('HMGET', key, 'secret:' .. digest, 'used', 'disabled', 'expires_at', 'plan', 'minute', 'day',
     'left', 'refusals', 'banned_until', 'admitted')
@@ -414,6 +420,10 @@ local function decide(key, digest, count, wanted, address, charge)
     minute_tokens, minute_fraction = debited(minute_tokens, minute_fraction, due, -minute_limit)
     day_tokens, day_fraction = debited(day_tokens, day_fraction, owed, 0)
     local forgiven = admitted_there - owed + due - (before - minute_tokens)
+    if charge[8] > 0 and not (reset_at and charge[5] <= reset_at) then
+      minute_tokens, minute_fraction = returned_to(minute_tokens, minute_fraction, charge[8], minute_limit)
+      day_tokens, day_fraction = returned_to(day_tokens, day_fraction, charge[8], day_limit)
+    end
     more_admitted, more_shadowed, more_refused = admitted_there + charge[2], charge[2], charge[3]
     left = clock_text .. write_level(minute_tokens, minute_fraction, MINUTE, minute_limit) .. ' ' ..
       write_level(day_tokens, day_fraction, DAY, day_limit)
@@ -460,7 +470,7 @@ local function decide(key, digest, count, wanted, address, charge)
   end
 
   local is_counted = more_admitted + more_refused > 0
-  if count == 0 and not charge or shift == 0 and not is_counted then return end
+  if not charge and (count == 0 or shift == 0 and not is_counted) then return end
   local changes = { 'left', left }
   if more_admitted > 0 then add(changes, 'admitted', read_count(admitted) + more_admitted) end
   if more_refused > 0 then add(changes, 'refused', read_count(call('HGET', key, 'refused')) + more_refused) end

@@ -13,6 +13,17 @@ export interface Limiter {
   peek(credential: Credential): Promise<Verdict>;
 }
 
+/** Decides in place of the store. */
+export interface LocalDecisions {
+  /**
+   * Decides without the store. Undefined if the key is not, or no longer, verified.
+   * @param owes whether the store must charge for the request later; false if it may already have done so
+   */
+  decide(credential: Credential, owes: boolean): Verdict | undefined | Promise<Verdict | undefined>;
+  /** Reads the status of a key without the store. Undefined if `decide` would return undefined. */
+  peek(credential: Credential): Verdict | undefined | Promise<Verdict | undefined>;
+}
+
 /** A decision that a request waits for. */
 export interface Question {
   readonly credential: Credential;

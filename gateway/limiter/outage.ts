@@ -3,11 +3,12 @@ import type { Logger } from '../../shared/process/logger.ts';
 import { every } from '../../shared/process/repeat.ts';
 import { monotonicClock } from './bucket.ts';
 import type { Client, Debt } from './client.ts';
-import type { Clients, LocalDecisions } from './clients.ts';
+import type { Clients } from './clients.ts';
 import { type Credential, credentialOf } from './credential.ts';
 import {
   type Decision,
   type Limiter,
+  type LocalDecisions,
   NO_DECISION,
   type Question,
   type RemoteLimiter,
@@ -21,8 +22,16 @@ interface OutageOptions {
   readonly nodeOf?: ((credential: Credential) => string) | undefined;
   /** Called for a request that was admitted locally, but may have been charged by the store as well. */
   readonly onUnknown?: () => void;
-  /** Called with a verdict that arrived after its request was decided locally. Its levels are the newest. */
-  readonly onLate?: (credential: Credential, verdict: Verdict, askedAt: number) => void;
+  /**
+   * Called with a verdict that arrived after its request was decided locally. Its levels are the newest.
+   * @param decidedHere undefined if the request could not be decided locally either
+   */
+  readonly onLate?: (
+    credential: Credential,
+    verdict: Verdict,
+    askedAt: number,
+    decidedHere: Verdict | undefined,
+  ) => void;
 }
 
 /**
@@ -59,15 +68,21 @@ export function surviveOutages(
   function ask(credential: Credential, contact: Contact): Promise<Verdict> {
     const { promise, resolve } = Promise.withResolvers<Verdict>();
     const askedAt = monotonicClock();
+    let decidedHere: Promise<Verdict> | undefined;
     const here = (owes: boolean) => {
       question.isOpen = false;
-      resolve(decideHere(credential, owes));
+      decidedHere = decideHere(credential, owes);
+      resolve(decidedHere);
+    };
+    const noteLate = (verdict: Verdict) => {
+      const note = (decided?: Verdict) => onLate(credential, verdict, askedAt, decided);
+      void decidedHere?.then(note, () => note());
     };
     const question = {
       credential,
       isOpen: true,
       answered(verdict: Verdict) {
-        if (!question.isOpen) return onLate(credential, verdict, askedAt);
+        if (!question.isOpen) return noteLate(verdict);
         question.isOpen = false;
         // Unreadable data is neither a Redis fault nor a verdict on the key.
         if (verdict.outcome !== 'undecided') resolve(verdict);

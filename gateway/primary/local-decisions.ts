@@ -1,8 +1,8 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { MILLISECOND, monotonicClock } from '../limiter/bucket.ts';
-import { type Clients, type LocalDecisions, MAX_CLIENTS } from '../limiter/clients.ts';
+import { type Clients, MAX_CLIENTS } from '../limiter/clients.ts';
 import { type Credential, credentialOf } from '../limiter/credential.ts';
-import type { Verdict } from '../limiter/limiter.ts';
+import type { LocalDecisions, Verdict } from '../limiter/limiter.ts';
 import {
   ANSWER_WITHIN_MS,
   type AskedOfPrimary,

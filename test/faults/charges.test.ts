@@ -85,3 +85,30 @@ test('a gateway that was cut off from Redis does not undo a reset when it charge
   expect(await left(one)).toEqual([200, 98]);
   expect(await left(other)).toEqual([200, 97]);
 });
+
+/** By how many tokens the store's minute level differs from the gateway's, and what becomes of it. */
+const disagreements: [name: string, spent: number, inStore: number, status: number, least: number, most: number][] = [
+  ['admits a request that Redis refuses, the token is charged', 1, 0, 200, -1, -0.1],
+  ['refuses a request that Redis admits, the token is returned', 6, 3, 429, 3, 4],
+];
+
+test.for(disagreements)(
+  'if a gateway %s when the late reply arrives',
+  async ([, spent, inStore, status, least, most]) => {
+    const { redis, proxy, askWith } = await setUp();
+    const key = await createKey(redis, { minute: 6, day: 1_000 });
+    for (let asked = 0; asked < spent; asked++) expect(await askWith(key.apiKey)).toMatchObject({ status: 200 });
+    // Another gateway has taken or returned tokens.
+    await redis.hset(key.hash, 'left', `${Date.now() / 1_000} ${inStore}/6 900/1000`);
+    proxy.set({ kind: 'hold' });
+    expect(await askWith(key.apiKey)).toMatchObject({ status, mode: 'local' });
+    proxy.set({ kind: 'pass' });
+    const level = async () => Number(/^\S+ (-?[\d.]+)/.exec((await redis.hget(key.hash, 'left')) ?? '')?.[1]);
+    await expect.poll(level).toBeGreaterThanOrEqual(least);
+    await expect.poll(level).toBeLessThan(most);
+    // Nothing is charged or returned twice.
+    await sleep(1_000);
+    expect(await level()).toBeGreaterThanOrEqual(least);
+    expect(await level()).toBeLessThan(most);
+  },
+);

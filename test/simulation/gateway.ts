@@ -1,7 +1,7 @@
 import { pino } from 'pino';
 import { monotonicClock } from '../../gateway/limiter/bucket.ts';
-import { Clients, type LocalDecisions } from '../../gateway/limiter/clients.ts';
-import type { Limiter } from '../../gateway/limiter/limiter.ts';
+import { Clients } from '../../gateway/limiter/clients.ts';
+import type { Limiter, LocalDecisions } from '../../gateway/limiter/limiter.ts';
 import type { PlanTable } from '../../gateway/limiter/plans.ts';
 import { type Announce, AUDIT_LOG, actOn, banLog, confirmed, follow } from '../../gateway/primary/changes.ts';
 import { Keys } from '../../gateway/stores/keys.ts';

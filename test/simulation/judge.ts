@@ -96,9 +96,12 @@ export class Judge implements Observer {
   /**
    * A charge takes all its tokens, but the minute bucket falls no further than one limit below zero, and the day bucket
    * no further than zero. If the minute bucket is less than one token short of full, the charge takes only what the
-   * gateway's own bucket now lacks. The clocks differ by less than the time that a token takes to refill.
+   * gateway's own bucket now lacks. The clocks differ by less than the time that a token takes to refill. Returned
+   * tokens fill the buckets at most to their limits.
    */
-  #checkCharge(name: string, id: string, now: number, { taken: tokens, due }: Charge, reply: Reply): void {
+  #checkCharge(name: string, id: string, now: number, { taken: tokens, due, returned }: Charge, reply: Reply): void {
+    if (this.#count(`${id} returned`, returned) > this.#total(`${id} admitted`) - this.#total(`${id} admitted here`))
+      this.fail('never charged twice', 'More tokens were returned than Redis took for requests that were not served.');
     const [charged, admitted] = [this.#count(`${id} charged`, tokens), this.#total(`${id} local`)];
     if (charged > admitted)
       this.fail('never charged twice', `${charged} tokens were charged for ${admitted} local admissions.`);
@@ -108,8 +111,10 @@ export class Judge implements Observer {
     const [before, dayBefore] = [minute.levelAt(now, reply.minute), day.levelAt(now, reply.day)];
     const isFull = before >= (reply.minute - 1) * MINUTE;
     const taken = isFull ? due : tokens;
-    const left = Math.max(before - taken * MINUTE, Math.min(before, -reply.minute * MINUTE));
-    const dayLeft = Math.max(dayBefore - tokens * DAY, Math.min(dayBefore, 0));
+    const owing = Math.max(before - taken * MINUTE, Math.min(before, -reply.minute * MINUTE));
+    const dayOwing = Math.max(dayBefore - tokens * DAY, Math.min(dayBefore, 0));
+    const left = returned === 0 ? owing : Math.min(owing + returned * MINUTE, reply.minute * MINUTE);
+    const dayLeft = returned === 0 ? dayOwing : Math.min(dayOwing + returned * DAY, reply.day * DAY);
     if (reply.left !== left || reply.dayLeft !== dayLeft)
       this.fail('charged', `A charge of ${tokens} leaves ${reply.left / MINUTE} instead of ${left / MINUTE} tokens.`);
     const lacking = reply.minute * MINUTE - this.#in(this.#lastReplies, name).minute.levelAt(now, reply.minute);

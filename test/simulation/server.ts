@@ -11,8 +11,11 @@ export interface DecideCall {
     readonly id: string;
     readonly digest: string;
     readonly count: number;
-    /** For a charge: the tokens of local admissions, and how many of them are taken from the minute bucket. */
-    readonly charge?: { readonly taken: number; readonly due: number };
+    /**
+     * For a charge: the tokens of local admissions, how many of them are taken from the minute bucket, and how many
+     * tokens of late decisions are returned.
+     */
+    readonly charge?: { readonly taken: number; readonly due: number; readonly returned: number };
   }[];
   readonly verdicts: readonly string[];
 }
@@ -131,11 +134,11 @@ export class Server {
     const [keys, [, plans = '', ...presented]] = [args.slice(2, 2 + keyCount), args.slice(2 + keyCount)];
     const asked = keys.map((key, at) => {
       const [digest = '', what = ''] = presented.slice(2 * at, 2 * at + 2);
-      const [, charge, due] = /^charge (\d+)(?: \d+){5} (\d+)$/.exec(what) ?? [];
+      const [, charge, due, returned] = /^charge (\d+)(?: \d+){5} (\d+) (\d+)$/.exec(what) ?? [];
       const id = key.slice('gateway:key:{'.length, -1);
       return charge === undefined
         ? { id, digest, count: Number.parseInt(what, 10) }
-        : { id, digest, count: 0, charge: { taken: Number(charge), due: Number(due) } };
+        : { id, digest, count: 0, charge: { taken: Number(charge), due: Number(due), returned: Number(returned) } };
     });
     const sent = [...args.slice(0, 2), ...keys, String(now), plans, ...presented];
     const verdicts = await this.execute(gateway, name, sent);

@@ -1,6 +1,7 @@
 import type { Logger } from '../../../shared/process/logger.ts';
 import { repeat } from '../../../shared/process/repeat.ts';
-import { Clients, type LocalDecisions } from '../../limiter/clients.ts';
+import { Clients } from '../../limiter/clients.ts';
+import type { LocalDecisions } from '../../limiter/limiter.ts';
 import { Debts, surviveOutages } from '../../limiter/outage.ts';
 import type { PlansInForce } from '../../limiter/plans.ts';
 import type { Backend } from '../backend.ts';
@@ -48,7 +49,7 @@ export function redisBackend(
     logger,
     nodeOf: isCluster(redis) ? ({ id }) => nodeOf(redis, id) : undefined,
     onUnknown: debts.noteUnknown,
-    onLate: (...reply) => clients.note(...reply),
+    onLate: (...late) => clients.noteLate(...late),
   });
   const onLost = ({ log, fields }: LogEntry, reason: string) => {
     if (log === 'audit') logger.error({ activity: fields, reason }, 'a change is in force, but the audit log lacks it');

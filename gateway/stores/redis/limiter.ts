@@ -250,7 +250,7 @@ const countText = (count: number, use: Use | undefined): string =>
   use === undefined ? String(count) : `${count} ${use.scope ?? '-'} ${addressDigits(use.address) || '-'}`;
 
 const chargeText = (debt: Debt): string =>
-  `charge ${owedBy(debt)} ${debt.shadowed} ${debt.refused} ${debt.retryAt} ${debt.asOf} ${debt.spared} ${debt.due}`;
+  `charge ${owedBy(debt)} ${debt.shadowed} ${debt.refused} ${debt.retryAt} ${debt.asOf} ${debt.spared} ${debt.due} ${debt.returned}`;
 
 /** Reads one verdict from decide.lua's reply. The comment at the top of decide.lua describes the format. */
 function readVerdict(reply: string): Verdict {
