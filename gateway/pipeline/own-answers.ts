@@ -264,6 +264,8 @@ async function answerWithFile(
   const mark = asked.target.indexOf('?');
   const kept = file.cacheControl(mark === -1 ? '' : asked.target.slice(mark + 1));
   const ours = [...file.headers, 'Cache-Control', kept];
+  // Preconditions apply to a file, but not to a redirect (RFC 9110 §13.2.1).
+  if (file.status !== 200) return { status: file.status, headers: ours };
   if (isCurrent(headers['if-none-match'], file.etag)) return { status: 304, headers: ours };
   if (!takesGzip(headers['accept-encoding'])) return { status: file.status, headers: ours, body: file.body };
   return { status: file.status, headers: [...ours, 'Content-Encoding', 'gzip'], body: await file.compressed() };

@@ -93,6 +93,10 @@ test('a cached file of the reference is not sent again', async () => {
     }
     expect((await send(gateway + path, { headers: { 'if-none-match': '"other"' } })).status).toBe(200);
   }
+  for (const headers of [{ 'if-none-match': '*' }, { 'accept-encoding': 'gzip' }]) {
+    const redirect = await send(`${gateway}/docs`, { headers });
+    expect([redirect.status, redirect.text, redirect.headers['content-encoding']]).toEqual([308, '', undefined]);
+  }
 });
 
 test('a client that accepts gzip gets the reference compressed', async () => {
