@@ -22,6 +22,8 @@ export class CoreCounts {
   readonly #faults: Counter;
   readonly #resends: Counter;
   lastFault: LastFault | undefined;
+  /** Whether the last attempt failed. */
+  isFailing = false;
 
   /** @param origin the value of the label `core` */
   constructor(origin: string) {
@@ -51,6 +53,7 @@ export class CoreCounts {
   }
 
   answered(milliseconds: number): void {
+    this.isFailing = false;
     this.#seconds.observe(milliseconds / 1_000);
   }
 
@@ -59,6 +62,7 @@ export class CoreCounts {
     if (kind === undefined) return;
     this.#faults.add(0, this.#kind.positionOf(kind));
     this.lastFault = { at: Date.now(), kind };
+    this.isFailing = true;
   }
 
   /** Counts a read that was sent again because this core was late. */
@@ -261,7 +265,6 @@ export class Core {
     this.resends.noteAnswer();
   }
 
-  /** @param because the reason why it is not ready */
   setReady(ready: boolean, because?: string): void {
     if (this.ready !== ready) this.since = Date.now();
     this.ready = ready;
@@ -308,8 +311,7 @@ export class Core {
 
   #newWire(needsEcho: boolean): Wire {
     const { url, connect } = this.address;
-    const options = { connect, connectTimeoutMs: CONNECT_TIMEOUT_MS, keepAliveMs: KEEP_ALIVE_MS, needsEcho };
-    return new Wire(url, options);
+    return new Wire(url, { connect, connectTimeoutMs: CONNECT_TIMEOUT_MS, keepAliveMs: KEEP_ALIVE_MS, needsEcho });
   }
 }
 

@@ -176,10 +176,21 @@ class Cores implements CoreChoice {
     for (const core of this.#all) if (!before.includes(core)) this.#welcome(core);
   }
 
-  /** The core for a new request: the next in turn, or now and then a silent one. */
+  /**
+   * The core for a new request: the next in turn, or now and then a silent one. A write, which cannot be repeated, avoids
+   * cores whose last attempt failed. Reads show when such a core works again.
+   */
   first(kind: 'read' | 'write', now: number): Core {
     if (this.#all.length === 1) return this.#all[0] as Core;
-    return this.#all.find((core) => core.ready && core.isSilent && core.mayTry(kind, now)) ?? this.next();
+    const silent = this.#all.find((core) => core.ready && core.isSilent && core.mayTry(kind, now));
+    return silent ?? this.next(kind === 'write' ? this.#failing() : []);
+  }
+
+  /** The cores whose last attempt failed. None if no other core is ready. */
+  #failing(): readonly Core[] {
+    const failing = this.#all.filter(({ counts }) => counts.isFailing);
+    const isOther = (core: Core) => core.ready && !core.isSilent && !core.counts.isFailing;
+    return this.#all.some(isOther) ? failing : [];
   }
 
   /** The next core in turn. Skips cores that are busy, already tried or not ready, as long as there is another. */

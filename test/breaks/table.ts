@@ -25,6 +25,8 @@ const ACCESS = 'gateway/operators/api/access.ts';
 export const BREAKS: readonly Break[] = [
   // The decision.
   row('gateway/limiter/bucket.ts', 'limiter/rules', 'Math.max(...Array.from({ length: 20 }, offset))', 'offset()'),
+  row(CLIENTS, 'faults/charges', 'const owed = tokensOf(decidedHere) - tokensOf(verdict);', 'const owed = 0;'),
+  row('gateway/upstream/forwarder.ts', 'gateway/forwarding', "kind === 'write' ? this.#failing() : []", '[]'),
   row(LUA, 'limiter/model', "if disabled and disabled ~= '' and disabled ~= '0' then", 'if false then'),
   row(LUA, 'limiter/model', 'if ends_at > 0 and ends_at <= now then', 'if false then'),
   row(LUA, 'operators/secrets', "if networks ~= '-' and not is_within(networks, address) then", 'if false then'),

@@ -201,3 +201,26 @@ test('a link to the next page keeps all parameters, including unknown ones', asy
   const answer = await send(`${stack.gateway}/v1/pets?%61fter=0&${others}`, { key });
   expect([answer.status, answer.headers.link]).toEqual([200, `</v1/pets?${others}&after=1>; rel="next"`]);
 });
+
+test('a write avoids a core whose last attempt failed, until that core answers a read', async () => {
+  let isBroken = true;
+  let written = 0;
+  const broken = await faultyCore((socket, head) => {
+    if (head.startsWith('POST')) written += 1;
+    if (isBroken && !head.startsWith('GET /readyz')) socket.destroy();
+    else socket.write(okTo(head));
+  });
+  const sound = await faultyCore((socket, head) => void socket.write(okTo(head)));
+  const stack = await startStack({ CORE_URL: `${sound},${broken}` });
+  const key = await stack.issueKey(UNLIMITED);
+  const write = async () => (await post(`${stack.gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key })).status;
+  const statuses: number[] = [];
+  for (let sent = 0; sent < 20; sent++) statuses.push(await write());
+  // The first write to it could not know that it is broken.
+  expect(statuses.filter((status) => status !== 200).length).toBeLessThanOrEqual(1);
+  isBroken = false;
+  for (let sent = 0; sent < 4; sent++) expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  written = 0;
+  for (let sent = 0; sent < 4; sent++) expect(await write()).toBe(200);
+  expect(written).toBeGreaterThan(0);
+});
