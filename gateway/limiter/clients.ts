@@ -137,7 +137,7 @@ export class Clients implements LocalDecisions {
     const client = this.#find(credential.id);
     const owed = tokensOf(decidedHere) - tokensOf(verdict);
     if (owed === 0 || client?.lastReply === undefined || !('buckets' in verdict)) return;
-    if (owed > 0) owe(client.debt, decidedHere as Decision, verdict.now);
+    if (owed > 0) owe(client.debt, decidedHere as Decision, (decidedHere as Decision).now);
     else giveBack(client.debt, verdict.now);
     this.#debtors.set(client.id, client);
     this.#noteReply(client, client.lastReply);

@@ -117,6 +117,8 @@ const kindOf = ({ request: { client, target } }: PendingRequest): string => `${c
 
 /** Probes are sent several times a second, because a stopping core serves requests for only about a second. */
 const PROBE_EVERY_MS = 250;
+/** How long writes avoid a core whose last attempt failed. Without reads, only a write shows that it works again. */
+const AVOIDED_MS = 2_000;
 /** A core with more than twice as many requests in flight as another, plus this many, is skipped: it may be silent. */
 const AHEAD = 4;
 /** The maximum number of removed cores whose counts are still reported. */
@@ -178,7 +180,7 @@ class Cores implements CoreChoice {
 
   /**
    * The core for a new request: the next in turn, or now and then a silent one. A write, which cannot be repeated, avoids
-   * cores whose last attempt failed. Reads show when such a core works again.
+   * cores whose last attempt has just failed. Reads show sooner when such a core works again.
    */
   first(kind: 'read' | 'write', now: number): Core {
     if (this.#all.length === 1) return this.#all[0] as Core;
@@ -186,11 +188,11 @@ class Cores implements CoreChoice {
     return silent ?? this.next(kind === 'write' ? this.#failing() : []);
   }
 
-  /** The cores whose last attempt failed. None if no other core is ready. */
+  /** The cores whose last attempt has just failed. None if no other core is ready. */
   #failing(): readonly Core[] {
-    const failing = this.#all.filter(({ counts }) => counts.isFailing);
-    const isOther = (core: Core) => core.ready && !core.isSilent && !core.counts.isFailing;
-    return this.#all.some(isOther) ? failing : [];
+    const from = Date.now() - AVOIDED_MS;
+    const failing = this.#all.filter(({ counts }) => counts.isFailing && (counts.lastFault?.at ?? 0) > from);
+    return this.#all.some((core) => core.ready && !core.isSilent && !failing.includes(core)) ? failing : [];
   }
 
   /** The next core in turn. Skips cores that are busy, already tried or not ready, as long as there is another. */
