@@ -311,6 +311,6 @@ const inline = (text: string): string => escaped(text).replaceAll(/`([^`]+)`/g, 
 /** @param value undefined if there is no example */
 const pretty = (value: unknown): string => escaped(JSON.stringify(value, null, 2) ?? '');
 
-/** Groups the digits as toLocaleString does, but that would load the data of all languages into each worker. */
+/** Groups the digits in threes. `toLocaleString` would load the data of all languages into each worker. */
 const number = (value: number): string => String(value).replaceAll(/\B(?=(?:\d{3})+$)/g, ',');
 const plural = (count: number, one: string): string => `${number(count)} ${one}${count === 1 ? '' : 's'}`;
