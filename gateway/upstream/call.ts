@@ -190,7 +190,7 @@ export class Call implements PendingRequest {
       this.#began(core, now);
       if (this.isAlone) core.echoes = answer.requestId === this.id;
     }
-    if (this.isAlone && !core.echoes) this.#wire?.end();
+    if (this.isAlone && answer.requestId !== this.id) this.#wire?.end();
     this.#leave();
     if (!this.isWanted) return;
     if (answer.status >= 400 && CoreRefusedUs.saysSo(answer.status)) {
@@ -218,7 +218,7 @@ export class Call implements PendingRequest {
   /** Sends the head only with the first piece, so that the client still gets an error if the core fails before that. */
   piece(parts: readonly Buffer[], isEnd: boolean): void {
     const response = this.#response;
-    const { status, headers } = this.#streamed as AnswerHead;
+    const { status, headers, requestId } = this.#streamed as AnswerHead;
     const wire = this.#wire as Wire;
     const id = this.id;
     const sent = (fault?: Error | null) => {
@@ -229,7 +229,7 @@ export class Call implements PendingRequest {
       if (!isEnd) return;
       this.#context.remove(this);
       this.isWanted = false;
-      if (!(this.#core as Core).echoes) wire.end();
+      if (requestId !== id) wire.end();
       this.#leave();
       this.#done();
     };

@@ -209,7 +209,7 @@ export class Core {
 
   /**
    * Returns a wire for one request. Its connection is new if responses carry no ids, because a late response could be
-   * mistaken for the next one.
+   * mistaken for the next one. On a reused one, the response must carry an id.
    */
   takeOwn(): Wire {
     const idle = this.#idle.pop();

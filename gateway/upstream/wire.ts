@@ -57,7 +57,10 @@ export interface WireOptions {
   readonly connect?: Connect;
   readonly connectTimeoutMs: number;
   readonly keepAliveMs: number;
-  /** Whether a response without the X-Request-Id of its attempt closes the connection. Required for pipelining. */
+  /**
+   * Whether even the first response on a connection must carry the X-Request-Id of its attempt. Required for pipelining.
+   * Once one has carried it, all must.
+   */
   readonly needsEcho: boolean;
 }
 
@@ -78,6 +81,7 @@ export class Wire {
   #isConnecting = false;
   #isClosed = false;
   #isRetired = false;
+  #needsEcho = false;
   /** The bytes of an incomplete response. */
   #rest: Buffer | undefined;
   #streamed: Streamed | undefined;
@@ -196,6 +200,7 @@ export class Wire {
 
   #use(socket: Socket): void {
     this.#socket = socket;
+    this.#needsEcho = this.#options.needsEcho;
     const lost = (fault?: Error) => {
       if (this.#socket !== socket) return;
       this.end(fault);
@@ -310,8 +315,8 @@ export class Wire {
   }
 
   #check({ requestId }: AnswerHead, { id }: PendingRequest): void {
-    if (requestId === id || (requestId === undefined && !this.#options.needsEcho)) return;
-    throw new WrongAnswer();
+    if (requestId === id) this.#needsEcho = true;
+    else if (requestId !== undefined || this.#needsEcho) throw new WrongAnswer();
   }
 
   #shift(): PendingRequest {

@@ -180,6 +180,36 @@ test('a write whose response has the id of another request gets 502', async () =
   expect(answers.map(({ status }) => status)).toEqual([200, 502, 200, 200]);
 });
 
+test.for([
+  ['200', 'HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nELSE'],
+  ['408', 'HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n'],
+])('on a reused connection, a stray %s without an id is not taken for the response to a write', async ([, stray]) => {
+  const used = new Set<Socket>();
+  const { post } = await stackBefore((socket, request) => {
+    // The core sent it before this request arrived, for example because the connection had been idle for too long.
+    if (used.has(socket) && request.includes('?late')) socket.write(stray as string);
+    else socket.write(okTo(request));
+    used.add(socket);
+  });
+  const answers = [await post(), await post('?late'), await post()];
+  expect(answers.map(({ status, json }) => [status, (json as { code?: string }).code])).toEqual([
+    [200, undefined],
+    [502, 'bad_gateway'],
+    [200, undefined],
+  ]);
+});
+
+test('responses of a core need no ids, because each then gets a connection of its own', async () => {
+  const sockets = new Set<Socket>();
+  const { post, get } = await stackBefore((socket) => {
+    sockets.add(socket);
+    socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]');
+  });
+  const answers = [await post(), await get(), await post(), await get()];
+  expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+  expect(sockets.size).toBe(4);
+});
+
 /** Starts a gateway in front of a core that records its connections and answers with `answer`. */
 async function behind(answer: (socket: Socket, head: string, connection: number) => void) {
   const connections: Socket[] = [];
