@@ -283,6 +283,12 @@ test.for([
   ]);
 });
 
+test('on a shared connection, even the first response needs an id', async () => {
+  const { line } = await lineUnderTest((socket) => void socket.write(answer('0')), 60_000, true);
+  const asked = [0, 1].map((id) => askOn(line, { target: `/${id}`, id: String(id) }));
+  expect(await Promise.allSettled(asked)).toEqual([{ status: 'rejected', reason: expect.any(WrongAnswer) }, lost]);
+});
+
 test('interim responses are buffered only up to a limit', async () => {
   const hint = `HTTP/1.1 103 Early Hints\r\nLink: <${'x'.repeat(10_000)}>\r\n\r\n`;
   const { ask } = await lineUnderTest((socket) => void socket.write(hint.repeat(120)));
