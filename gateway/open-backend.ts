@@ -71,7 +71,7 @@ export async function openBackend(
   const planCache = new PlanCache(new Plans(storage), logger, inForce, isAtStart);
   if (plans !== undefined) planCache.assume(plans);
   let isLoaded = false;
-  const load = async () => planCache.version !== undefined && (await backend.loadScript());
+  const load = async () => planCache.ifKnown !== undefined && (await backend.loadScript());
   const firstLoad = planCache.start().then(load);
   async function untilLoaded(): Promise<void> {
     for (isLoaded = await firstLoad; !isLoaded; isLoaded = await load())

@@ -138,6 +138,12 @@ export const BREAKS: readonly Break[] = [
     "if (verdict.outcome === 'banned') exchange.laterBan = verdict;",
     '',
   ),
+  row(
+    'gateway/open-backend.ts',
+    'gateway/plans.test',
+    'planCache.ifKnown !== undefined &&',
+    'planCache.version !== undefined &&',
+  ),
   row(WIRE, 'gateway/line.test', 'this.#needsEcho = this.#options.needsEcho;', ''),
   row(
     WIRE,

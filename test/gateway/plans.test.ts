@@ -197,7 +197,11 @@ test('a plan change reports a table of the wrong type, and a gateway that has re
 test('a gateway that starts with a plan table of the wrong type uses the kept copy', async () => {
   const { key, restart } = await stopped(62);
   await redis.multi().del('gateway:plans').set('gateway:plans', 'text').exec();
-  expect(await limitOf((await restart()).gateway, key)).toBe('62');
+  const stack = await restart();
+  expect(await limitOf(stack.gateway, key)).toBe('62');
+  // Otherwise, a load balancer would not send it requests, although it can serve them.
+  await expect.poll(() => isReady(stack)).toBe(200);
+  expect(await findingsOn(stack)).toMatchObject([{ status: 'fault', found: expect.stringContaining('the last good') }]);
 });
 
 test('a plan change affects only the named fields, even if the plan table and its kept copy are lost', async () => {
