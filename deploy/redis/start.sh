@@ -1,11 +1,13 @@
 #!/bin/sh
 # Starts Redis with redis.conf and users.acl, both beside this file. A user can log in if the environment contains its
 # password, such as REDIS_GATEWAY_PASSWORD for gateway; only the SHA-256 digest is written. The users are written to
-# RUN_FOLDER, preferably in memory, and the data to DATA_FOLDER. Arguments are passed on to redis-server.
+# RUN_FOLDER, preferably in memory, and the data to DATA_FOLDER. Arguments are passed on to redis-server. Redis uses a
+# copy of redis.conf in RUN_FOLDER, because at a failover, sentinels make it write its own settings, such as masterauth.
 set -euf
 umask 077
 folder=$(dirname "$0")
-users=${RUN_FOLDER:-/run/redis}/users.acl
+run=${RUN_FOLDER:-/run/redis}
+users=$run/users.acl
 
 : > "$users"
 while read -r keyword name rules; do
@@ -15,4 +17,5 @@ while read -r keyword name rules; do
   printf '%s\n' "$keyword $name $rules" >> "$users"
 done < "$folder/users.acl"
 
-exec redis-server "$folder/redis.conf" --dir "${DATA_FOLDER:-/data}" --aclfile "$users" "$@"
+cat "$folder/redis.conf" > "$run/redis.conf"
+exec redis-server "$run/redis.conf" --dir "${DATA_FOLDER:-/data}" --aclfile "$users" "$@"

@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Redis } from 'ioredis';
 import { expect, test, vi } from 'vitest';
@@ -52,6 +53,17 @@ test('Redis refuses writes instead of evicting keys, and persists its data', asy
   const admin = await as('admin', password('admin'));
   const kept = await admin.config('GET', 'maxmemory', 'maxmemory-policy', 'appendonly', 'appendfsync');
   expect(kept).toEqual(expect.arrayContaining(['noeviction', 'yes', 'everysec', String(256 * 1024 * 1024)]));
+});
+
+test('a failover between sentinels does not change the shipped configuration', async () => {
+  const shipped = () => readFileSync(join(ROOT, 'deploy/redis/redis.conf'), 'utf8');
+  const before = shipped();
+  const admin = await as('admin', password('admin'));
+  await admin.config('SET', 'masterauth', 'of-the-replica');
+  // This is what a sentinel does to each node.
+  await admin.config('REWRITE');
+  expect(shipped()).toBe(before);
+  expect(readFileSync(join(folder, 'redis.conf'), 'utf8')).toContain('of-the-replica');
 });
 
 test('users with a password can log in, others and the default user cannot', async () => {
