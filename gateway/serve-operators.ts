@@ -17,7 +17,7 @@ import { clientAddress, countedAs, networkOf, TrustedProxies } from './pipeline/
 import { CORE_READ } from './routes.ts';
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { KeyRefusals } from './telemetry/key-refusals.ts';
-import { exposeBackup, exposeRedisMemory, WatchedTraffic } from './telemetry/state.ts';
+import { exposeBackup, exposeRedisMemory, totalsOf, WatchedTraffic } from './telemetry/state.ts';
 import { checkCores } from './upstream/check-cores.ts';
 
 /** Enough for a few people, the command line and Prometheus. */
@@ -46,7 +46,7 @@ export async function serveOperators(
   exposeRedisMemory(about.metrics, backend);
   exposeBackup(about.metrics, () => lastBackup(stores));
   const seldom = {
-    keys: () => checkKeys(stores.keys),
+    keys: () => checkKeys(stores.keys, () => totalsOf(about.metrics.counted()).totals.admitted > 0),
     'client addresses': () => checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
   };
   const quick = {

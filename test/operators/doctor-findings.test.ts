@@ -40,7 +40,8 @@ async function storeOf(count: number, isBad: (at: number) => boolean = () => fal
   return { keys, credentials, ids: credentials.map(({ id }) => id) };
 }
 
-const findingsOf = async (keys: Keys) => (await checkKeys(keys)).map(({ status, found }) => `${status} ${found}`);
+const findingsOf = async (keys: Keys) =>
+  (await checkKeys(keys, () => false)).map(({ status, found }) => `${status} ${found}`);
 
 /** On a busy machine, the result of a check can be a second old when it is reported. */
 const EVERY_KEY = /^good has every key/;
@@ -194,4 +195,20 @@ test('the Kubernetes manifests trust no whole network', () => {
   const gateway = workloadsOf(manifestsOf(OVERLAY)).find(({ name }) => name === 'gateway');
   const trusted = gateway?.pod.containers[0]?.env.find(({ name }) => name === 'TRUSTED_PROXIES')?.value;
   expect(trusted).toBe(undefined);
+});
+
+test('a Redis that has lost all keys is reported, but not one without keys from the start', async () => {
+  await redis.flushdb();
+  const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
+  const aboutKeys = async () =>
+    (await get<DoctorAnswer>(stack, '/doctor')).findings.find(({ about }) => about === 'keys');
+  expect(await aboutKeys()).toMatchObject({ status: 'good' });
+  const key = await stack.issueKey();
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  await redis.flushdb();
+  await expect.poll(aboutKeys).toMatchObject({
+    status: 'fault',
+    found: 'there are none, although this gateway has admitted requests',
+    advice: expect.stringContaining('"Redis lost its data"'),
+  });
 });
