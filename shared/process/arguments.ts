@@ -72,7 +72,7 @@ export function misspelt(given: readonly string[], settings: readonly string[]):
 function looksLike(name: string, setting: string): boolean {
   if (/_[A-Z]{2,}$/.test(name) && setting.startsWith(name)) return true;
   const [given, meant] = [name, setting].map((one) => one.replace(/IES$/, 'Y')) as [string, string];
-  return isOneSlip(given, meant);
+  return isOneSlip(name, setting) || isOneSlip(given, meant);
 }
 
 /** Whether at most one letter is added, removed, changed, or swapped with its neighbour. */
