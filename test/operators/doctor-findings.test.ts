@@ -197,18 +197,23 @@ test('the Kubernetes manifests trust no whole network', () => {
   expect(trusted).toBe(undefined);
 });
 
-test('a Redis that has lost all keys is reported, but not one without keys from the start', async () => {
+test('a Redis that has lost all keys is reported, but not one without keys from the start or without only their list', async () => {
   await redis.flushdb();
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
-  const aboutKeys = async () =>
-    (await get<DoctorAnswer>(stack, '/doctor')).findings.find(({ about }) => about === 'keys');
+  const aboutKeys = async (name = 'keys') =>
+    (await get<DoctorAnswer>(stack, '/doctor')).findings.find(({ about }) => about === name);
   expect(await aboutKeys()).toMatchObject({ status: 'good' });
   const key = await stack.issueKey();
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  await redis.del('gateway:keys');
+  await expect.poll(() => aboutKeys('list of keys')).toMatchObject({ status: 'fault', advice: 'ctl keys reindex' });
+  expect(await aboutKeys()).toMatchObject({ status: 'good' });
   await redis.flushdb();
-  await expect.poll(aboutKeys).toMatchObject({
-    status: 'fault',
-    found: 'there are none, although this gateway has admitted requests',
-    advice: expect.stringContaining('"Redis lost its data"'),
-  });
+  await expect
+    .poll(() => aboutKeys())
+    .toMatchObject({
+      status: 'fault',
+      found: 'there are none, although this gateway has admitted requests',
+      advice: expect.stringContaining('"Redis lost its data"'),
+    });
 });

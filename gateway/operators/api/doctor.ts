@@ -133,7 +133,7 @@ interface Seen {
 
 /**
  * Wraps a slow check so that only one runs at a time, and its result is kept for a while. A good result is reused
- * unless keys have dropped out of the list or there are none. A bad one is not reused, so that a fix is visible at once.
+ * unless keys have dropped out of the list. A bad one is not reused, so that a fix is visible at once.
  * @returns undefined if the keys cannot be read
  */
 function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number) {
@@ -146,7 +146,7 @@ function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number) {
     return seen;
   };
   return async (total: number): Promise<readonly CheckResult[] | undefined> => {
-    const last = kept !== undefined && total > 0 && total >= kept.total ? kept : undefined;
+    const last = kept !== undefined && total >= kept.total ? kept : undefined;
     const age = performance.now() - (last?.at ?? 0);
     if (last?.findings.every(({ status }) => status === 'good') && age <= keptMs)
       return age < 1_000 ? last.findings : aged(last.findings, age);
@@ -163,12 +163,18 @@ function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number) {
 const aged = (findings: readonly CheckResult[], ageMs: number): readonly CheckResult[] =>
   findings.map((one) => ({ ...one, found: `${one.found}, ${Math.round(ageMs / 1_000)} s ago` }));
 
+const LOST = fault(
+  'keys',
+  'there are none, although this gateway has admitted requests',
+  'Unless all keys were revoked, restore a backup: see "Redis lost its data" in the runbook.',
+);
+
 const slowChecks = new WeakMap<Keys, readonly ReturnType<typeof slowCheck>[]>();
 
 /** @param hasAdmitted whether requests have been admitted since the start: they had keys, so there should be some */
 export async function checkKeys(keys: Keys, hasAdmitted: () => boolean): Promise<CheckResult[]> {
   const both = slowChecks.get(keys) ?? [
-    slowCheck('keys', () => readAll(keys, hasAdmitted), KEYS_KEPT_MS),
+    slowCheck('keys', () => readAll(keys), KEYS_KEPT_MS),
     slowCheck('list of keys', () => list(keys), LIST_KEPT_MS),
   ];
   slowChecks.set(keys, both);
@@ -177,12 +183,14 @@ export async function checkKeys(keys: Keys, hasAdmitted: () => boolean): Promise
     if (cause instanceof Unavailable) advice = cause.shown ?? advice;
   });
   const found = total === undefined ? [undefined] : await Promise.all(both.map((check) => check(total)));
-  if (found.every((one) => one !== undefined)) return found.flat();
-  return [unknown('keys', 'cannot be read', advice)];
+  if (!found.every((one) => one !== undefined)) return [unknown('keys', 'cannot be read', advice)];
+  const all = found.flat();
+  // If only the list was lost, the keys are still there, and the check of the list says so.
+  return total === 0 && all.every(({ status }) => status === 'good') && hasAdmitted() ? [LOST] : all;
 }
 
 /** Reads keys page by page, so that decisions run in between, until there are more bad keys than can be named. */
-async function readAll(keys: Keys, hasAdmitted: () => boolean): Promise<Seen> {
+async function readAll(keys: Keys): Promise<Seen> {
   const bad: KeyEntry[] = [];
   let total = 0;
   let next: number | undefined = 0;
@@ -190,10 +198,6 @@ async function readAll(keys: Keys, hasAdmitted: () => boolean): Promise<Seen> {
     const slice = await keys.list({ offset: next, limit: MOST_NAMED + 1 - bad.length, isWanted: hasFault });
     bad.push(...slice.keys);
     ({ total, next } = slice);
-  }
-  if (total === 0 && hasAdmitted()) {
-    const advice = 'Unless all keys were revoked, restore a backup: see "Redis lost its data" in the runbook.';
-    return { total, findings: [fault('keys', 'there are none, although this gateway has admitted requests', advice)] };
   }
   if (bad.length === 0) return { total, findings: [good('keys', `all ${total} can be read`)] };
   const faults = bad.flatMap(faultsOf);
