@@ -69,6 +69,7 @@ const CONNECT_TIMEOUT_MS = 1_000;
 const KEEP_ALIVE_MS = 4_000;
 /** The longest timer of Node, 24 days. A longer one would fire after a millisecond. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const NO_TIMEOUT = 'timeoutMs must be a number from 1.';
 /** The pauses in ms before the second and the third attempt. */
 const PAUSES_MS = [50, 200];
 
@@ -86,7 +87,7 @@ const MALFORMED: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_OVERFLOW', 'UND
  */
 export function openTransport({ url, token, timeoutMs = 5_000, connections = 16 }: StoreClientOptions) {
   if (!isOrigin(url)) throw new TypeError('url must be an origin such as http://127.0.0.1:7001.');
-  if (!(timeoutMs >= 1)) throw new TypeError('timeoutMs must be a number from 1.');
+  if (!isTimeout(timeoutMs)) throw new TypeError(NO_TIMEOUT);
   if (!Number.isInteger(connections) || connections < 1)
     throw new TypeError('connections must be a whole number from 1.');
   const authorization: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
@@ -107,7 +108,9 @@ export function openTransport({ url, token, timeoutMs = 5_000, connections = 16 
   return {
     /** @throws {StoreError} unless the response is a success */
     async call(request: StoreRequest, options: CallOptions = {}): Promise<StoreAnswer> {
-      const limit = startLimit(options.timeoutMs ?? timeoutMs, options.signal);
+      const callMs = options.timeoutMs ?? timeoutMs;
+      if (!isTimeout(callMs)) throw new StoreError('invalid_request', NO_TIMEOUT);
+      const limit = startLimit(callMs, options.signal);
       try {
         const written = { ...write(request, authorization), signal: limit.signal };
         return await repeatWhereSafe(request.method, limit, () => attempt(pool, written, limit.signal));
@@ -119,6 +122,8 @@ export function openTransport({ url, token, timeoutMs = 5_000, connections = 16 
     close: (): Promise<void> => (closed ??= pool.close()),
   };
 }
+
+const isTimeout = (ms: number): boolean => ms >= 1;
 
 function isOrigin(url: string): boolean {
   const { protocol, origin, href } = URL.parse(url) ?? {};

@@ -191,6 +191,17 @@ test('a URL that is not an origin, and limits below one, are refused immediately
     expect(() => createStoreClient({ url: 'http://a', connections })).toThrow('connections must be a whole number');
 });
 
+test("a call's own timeout below one is refused before anything is sent", async () => {
+  const core = await coreThatAnswers(answer('200 OK', PET));
+  const store = clientOf(core.url);
+  for (const timeoutMs of [0, -5, Number.NaN]) {
+    const fault = await faultOf(store.createOrder({ petId: 7n }, { timeoutMs }));
+    expect(fault).toMatchObject({ code: 'invalid_request', message: 'timeoutMs must be a number from 1.', status: 0 });
+  }
+  expect(core.heads).toEqual([]);
+  expect(await store.getPet(7n, { timeoutMs: 2 ** 31 })).toMatchObject({ id: 7n });
+});
+
 test('the timeout covers the whole call, including the queue for a connection', TIMED, async () => {
   const store = clientOf(await faultyCore(() => {}), { timeoutMs: 300, connections: 1 });
   // Node's timers count from the start of the current event loop turn, which may be long ago on a busy machine.
