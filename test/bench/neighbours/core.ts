@@ -18,13 +18,26 @@ import { run } from '../../../shared/process/run.ts';
  *     ?wait=<ms>      the response is delayed
  *     ?bytes=<size>   the response has this size
  *     ?stick=1        no response is ever sent again on the connection of the first such request
+ *
+ * The environment variable SLOTS makes the core slow: it handles this many requests at once, each in 20 ms, in the order
+ * of their arrival.
  */
 
 const CHUNK = Buffer.alloc(65_536, 'x');
 const MAX_HEADER_BYTES = 32_768;
+const SLOT_MS = 20;
 
 const never = (): Promise<never> => new Promise(() => {});
 let stuck: Socket | undefined;
+/** For each slot, the end of its last request. The first slot becomes free first. */
+const slots = Array.from({ length: Number(process.env.SLOTS ?? 0) }, () => Promise.resolve());
+
+/** Occupies the slot that becomes free first. */
+async function takeTurn(): Promise<void> {
+  const turn = slots.shift()?.then(() => sleep(SLOT_MS));
+  if (turn !== undefined) slots.push(turn);
+  await turn;
+}
 
 /** Lets other requests run between two chunks, because the row measures the gateway, not this core. */
 async function* chunks(bytes: number): AsyncGenerator<Buffer> {
@@ -51,6 +64,7 @@ const faulty =
     if (request.socket === stuck) return await never();
     if (query.has('bytes')) return await answerWith(Number(query.get('bytes')), call);
     if (query.has('wait')) await sleep(Number(query.get('wait')));
+    await takeTurn();
     query.delete('wait');
     query.delete('stick');
     return await operation(call);

@@ -185,6 +185,8 @@ const HOSTILE = {
   'huge-answers': (of: Hostile) =>
     flood(of, { connections: 1, perSecond: 1, next: () => get(of.keys.boundless, `${PETS}?bytes=${HUGE}`) }),
 
+  'busy-core': (of: Hostile) => flood(of, { connections: 200, perSecond: FLOOD, next: () => get(of.keys.boundless) }),
+
   'operators-list': (of: Hostile) => repeat(10, () => void listKeys(of.admin)),
 
   async 'stuck-connection'(of: Hostile) {

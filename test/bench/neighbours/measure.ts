@@ -17,7 +17,7 @@ import type { Row } from './rows.ts';
 /** Measures one row of the table, with a newly started gateway, cores, healthy client and neighbour. */
 
 export interface Measured extends HealthyResult {
-  readonly row: string;
+  readonly row: Row;
   readonly residentMegabytes: { readonly begin: number; readonly peak: number; readonly end: number };
   /** The number of measurements, of which this is the best. */
   readonly tries: number;
@@ -62,7 +62,8 @@ export async function measureRow(row: Row, { redisUrl, keys }: Shared): Promise<
     const cores: Started[] = [];
     while (cores.length < (row.cores ?? 1)) {
       // Their pets are in memory, because no row measures the disk.
-      const core = await start('core', `${HERE}/core.ts`, { PORT: '0', DATABASE_URL: 'sqlite::memory:' }, 'ignore');
+      const settings = { PORT: '0', DATABASE_URL: 'sqlite::memory:', SLOTS: String(row.slots ?? 0) };
+      const core = await start('core', `${HERE}/core.ts`, settings, 'ignore');
       await addPets(core.urls.core ?? '');
       cores.push(core);
     }
@@ -82,7 +83,7 @@ export async function measureRow(row: Row, { redisUrl, keys }: Shared): Promise<
     const { gateway: url = '', admin: adminUrl = '' } = gateway.urls;
     const client: HealthyClient = { url, key: keys.hot, from: HEALTHY_ADDRESS, readsOnly: row.readsOnly ?? false };
     const healthy = await start('healthy', `${HERE}/healthy.ts`, { HEALTHY: JSON.stringify(client) }, 'ignore');
-    await drive(healthy, WARM_UP);
+    await drive(healthy, { ...WARM_UP, rate: row.rate ?? WARM_UP.rate });
 
     const memory = watchMemory(gateway);
     const neighbour =
@@ -94,14 +95,14 @@ export async function measureRow(row: Row, { redisUrl, keys }: Shared): Promise<
     let isOver = false;
     const pids = { gateway: withChildren(gateway.pid), cores: cores.map(({ pid }) => pid) };
     const disturbance = row.disturb?.(pids, () => isOver);
-    const result = await drive(healthy, MEASURED);
+    const result = await drive(healthy, { ...MEASURED, rate: row.rate ?? MEASURED.rate });
     isOver = true;
     const cpu = (usageOf(gateway.pid).cpuMicroseconds - cpuBefore) / 1_000 / (performance.now() - startedAt);
     const residentMegabytes = memory.stop();
     await disturbance;
     const tally = neighbour?.stop() ?? {};
     const local = (await localDecisions(adminUrl)) - localBefore;
-    return { row: row.name, tries: 1, ...result, residentMegabytes, cpu, local, neighbour: tally };
+    return { row, tries: 1, ...result, residentMegabytes, cpu, local, neighbour: tally };
   } finally {
     for (const { child } of started) await end(child);
     rmSync(log, { force: true });

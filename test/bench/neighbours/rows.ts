@@ -14,6 +14,10 @@ export interface Row {
   readonly title: string;
   readonly neighbour?: HostileName;
   readonly cores?: number;
+  /** The number of requests that each core handles at once, in 20 ms each. Unset, a core is as fast as it can be. */
+  readonly slots?: number;
+  /** The client's requests per second, if the cores cannot answer the usual rate. */
+  readonly rate?: number;
   /** The number of keys in operators' lists. */
   readonly listedKeys?: number;
   /** Set where a POST would certainly fail, because a POST to a core that does not answer is never retried. */
@@ -50,6 +54,12 @@ async function silence({ cores: [core = 0] }: Disturbed, isOver: () => boolean):
 
 export const ALONE: Row = { name: 'alone', title: 'alone' };
 
+/** The client's rate leaves most of the 200 requests a second that this core answers to its neighbour. */
+const BUSY = { slots: 4, rate: 20 };
+
+/** Whether the row is a baseline. */
+export const isAlone = ({ neighbour, disturb }: Row): boolean => neighbour === undefined && disturb === undefined;
+
 /** A row with a hostile client of the same name. */
 const beside = (neighbour: HostileName, title: string, about: Partial<Row> = {}): Row => ({
   name: neighbour,
@@ -76,6 +86,8 @@ export const ROWS: readonly Row[] = [
   beside('huge-answers', 'a response of 100 MB a second'),
   beside('stuck-connection', 'one stuck connection to the core'),
   { name: 'silent-core', title: 'two cores, one falls silent (reads)', cores: 2, readsOnly: true, disturb: silence },
+  { name: 'busy-core-alone', title: 'alone, at a core that answers 200 a second', ...BUSY },
+  beside('busy-core', '200 reads at once at a core that answers 200 a second', BUSY),
   beside('operators-list', 'operators list keys: ten lists of 2,000 by use at once, repeatedly', { listedKeys: 2_000 }),
   beside('long-paths', 'the log is not read; no key, 10,000/s', { name: 'unread-log', isLogUnread: true }),
   { name: 'stalls', title: 'the gateway is paused for 70 ms each second', isLateByNature: true, disturb: stall },

@@ -8,11 +8,12 @@ import { markdownOf, writeTable } from '../results/data.ts';
 import { issueKeys, issueListedKeys } from '../setup/keys.ts';
 import { startRedis } from '../setup/stage.ts';
 import { type Measured, measureRow, type Shared } from './measure.ts';
-import { ALONE, ROWS, type Row } from './rows.ts';
+import { ALONE, isAlone, ROWS, type Row } from './rows.ts';
 import { faultsOf, type Judged, LATE, tableOf } from './verdict.ts';
 
 /**
- * Runs a healthy client at 200 requests per second beside each hostile neighbour in turn. Exits with 1 if a row fails.
+ * Runs a healthy client, usually at 200 requests per second, beside each hostile neighbour in turn. Exits with 1 if a
+ * row fails.
  */
 
 const MOST_TRIES = 3;
@@ -26,12 +27,15 @@ const { values: flags } = parseArgs({
   },
 });
 
-/** @throws {Error} that lists all rows, if an option names an unknown one */
+/**
+ * Returns the rows to measure, including the own baseline of a row, which has the row's name and `-alone`.
+ * @throws {Error} that lists all rows, if an option names an unknown one
+ */
 function rowsOf(wished: readonly string[] | undefined): Row[] {
   const known = ROWS.map(({ name }) => name);
   const unknown = wished?.filter((name) => !known.includes(name)) ?? [];
   if (unknown.length > 0) throw new Error(`Unknown row: ${unknown.join(', ')}. The rows are ${known.join(', ')}.`);
-  const chosen = ROWS.filter(({ name }) => wished?.includes(name) ?? true);
+  const chosen = ROWS.filter(({ name }) => wished?.some((wish) => name === wish || name === `${wish}-alone`) ?? true);
   return [ALONE, ...chosen, { ...ALONE, name: 'alone-again', title: 'alone, again' }];
 }
 
@@ -44,7 +48,7 @@ async function measureAll(rows: readonly Row[]): Promise<Measured[]> {
   const measured: Measured[] = [];
   for (const row of rows) {
     await issueListedKeys(client, row.listedKeys ?? 0);
-    measured.push(await measureInTries(row, shared, measured[0]?.p99Ms));
+    measured.push(await measureInTries(row, shared, aloneP99Ms(row, measured)));
     await client.del(INDEX);
     const { p99Ms, tries } = measured.at(-1) as Measured;
     print(`${row.name}, p99 ${p99Ms.toFixed(1)} ms${tries > 1 ? ` in ${tries} tries` : ''}`);
@@ -56,13 +60,13 @@ async function measureAll(rows: readonly Row[]): Promise<Measured[]> {
  * Measures a row. The measurement is repeated only if the latency is too high, because other processes can cause that.
  * Any other failure is final.
  */
-async function measureInTries(row: Row, shared: Shared, aloneP99Ms: number | undefined): Promise<Measured> {
+async function measureInTries(row: Row, shared: Shared, aloneMs: number): Promise<Measured> {
   let best = await measureRow(row, shared);
   let tries = 1;
-  while (tries < MOST_TRIES && aloneP99Ms !== undefined && faultsOf(row, best, aloneP99Ms).join() === LATE) {
+  while (tries < MOST_TRIES && faultsOf(row, best, aloneMs).join() === LATE) {
     const next = await measureRow(row, shared);
     tries += 1;
-    if (faultsOf(row, next, aloneP99Ms).some((fault) => fault !== LATE)) return { ...next, tries };
+    if (faultsOf(row, next, aloneMs).some((fault) => fault !== LATE)) return { ...next, tries };
     if (next.p99Ms < best.p99Ms) best = next;
   }
   return { ...best, tries };
@@ -72,19 +76,22 @@ function print(text: string): void {
   process.stdout.write(`${Math.round(performance.now() / 1_000)} s: ${text}\n`);
 }
 
-/** Compares each row with the better of the two measurements of the client alone. */
-function judge(rows: readonly Row[], measured: readonly Measured[]): Judged[] {
-  const alone = Math.min((measured[0] as Measured).p99Ms, (measured.at(-1) as Measured).p99Ms);
-  return rows.map((row, at) => {
-    const one = measured[at] as Measured;
-    const isAlone = row.neighbour === undefined && row.disturb === undefined;
-    return { row, measured: one, faults: isAlone ? [] : faultsOf(row, one, alone), ratio: one.p99Ms / alone };
+/** The best p99 so far of the client alone at the same core as in this row; infinite if there is none yet. */
+function aloneP99Ms({ slots }: Row, measured: readonly Measured[]): number {
+  const baselines = measured.filter(({ row }) => isAlone(row) && row.slots === slots);
+  return Math.min(...baselines.map(({ p99Ms }) => p99Ms));
+}
+
+function judge(measured: readonly Measured[]): Judged[] {
+  return measured.map((one) => {
+    const { row, p99Ms } = one;
+    const aloneMs = aloneP99Ms(row, measured);
+    return { row, measured: one, faults: isAlone(row) ? [] : faultsOf(row, one, aloneMs), ratio: p99Ms / aloneMs };
   });
 }
 
 installPrograms(['redis-server', 'util-linux']);
-const rows = rowsOf(flags.only?.split(','));
-const judged = judge(rows, await measureAll(rows));
+const judged = judge(await measureAll(rowsOf(flags.only?.split(','))));
 const command = ['npm run bench', '--', ...process.argv.slice(2)].join(' ');
 const measuredBy = `${command}, ${new Date().toISOString().slice(0, 10)}, ${describeMachine()}`;
 const table = tableOf(judged);
