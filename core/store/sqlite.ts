@@ -1,6 +1,7 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { DatabaseFile } from '../../shared/database-file.ts';
 import { Unavailable } from '../../shared/domain-errors.ts';
 import { migrate } from './migrations.ts';
 import { readTables } from './queries.ts';
@@ -16,6 +17,9 @@ const CHECK_LOCK_TIMEOUT_MS = 100;
 const UNAVAILABLE: ReadonlySet<number> = new Set([5, 6, 7, 8, 10, 13, 14]);
 /** The low byte of an extended result code is its primary code. */
 const PRIMARY_CODE = 0xff;
+
+const GONE =
+  'The database file was removed or replaced. Put it back, or restart the core to use the file that is there now.';
 
 /** Called for every commit with its number of writes and its duration in seconds. */
 type CommitObserver = (writes: number, seconds: number) => void;
@@ -35,6 +39,7 @@ type Outcome = { readonly result: unknown } | { readonly fault: unknown };
 export class SqliteStore implements Store {
   readonly #database: DatabaseSync;
   readonly #statements = new Map<string, Prepared>();
+  readonly #file: DatabaseFile;
   readonly #onCommit: CommitObserver;
   #waiting: Waiting[] = [];
 
@@ -48,6 +53,7 @@ export class SqliteStore implements Store {
     this.#database.exec('BEGIN IMMEDIATE');
     this.#run(migrate('sqlite'));
     this.#database.exec('COMMIT');
+    this.#file = new DatabaseFile(this.#database.location());
   }
 
   async read<T>(transaction: () => Transaction<T>): Promise<T> {
@@ -63,7 +69,12 @@ export class SqliteStore implements Store {
 
   async check(): Promise<void> {
     this.#run(readTables());
+    this.#checkFile();
     this.#checkWritable();
+  }
+
+  #checkFile(): void {
+    if (this.#file.isGone) throw new Unavailable(GONE);
   }
 
   /** Takes and releases the write lock. This writes nothing, but detects a locked or read-only file. */
@@ -91,6 +102,7 @@ export class SqliteStore implements Store {
   #commit(group: readonly Waiting[]): void {
     const startedAt = performance.now();
     try {
+      this.#checkFile();
       this.#execute('BEGIN IMMEDIATE');
       const outcomes = this.#attemptAll(group);
       this.#execute('COMMIT');

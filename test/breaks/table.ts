@@ -122,6 +122,7 @@ export const BREAKS: readonly Break[] = [
   row('shared/http/body.ts', 'gateway/three-listeners', "!one.startsWith('charset') || UTF_8.test(one)", 'true'),
 
   // What the core receives and sends.
+  row('core/store/sqlite.ts', 'core/group-commit', 'if (this.#file.isGone) throw', 'if (false) throw'),
   row(LIMIT, 'gateway/concurrency', 'CHANCE * Math.sqrt(this.#inFlight)', '128'),
   row(LIMIT, 'gateway/concurrency', 'this.#mayRise = this.#queued <= allowed;', ''),
   row('gateway/upstream/core.ts', 'gateway/concurrency', '|| 2 * this.limit.inFlight >= this.limit.value', ''),

@@ -1,3 +1,4 @@
+import { copyFile, rename } from 'node:fs/promises';
 import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
 import { insertPet } from '../../core/store/queries.ts';
@@ -47,6 +48,30 @@ test('a failed commit fails all of its writes, and the next commit succeeds', as
   expect(await reopened.read(() => query('SELECT id FROM pets'))).toEqual([{ id: 1n }]);
   await reopened.close();
 });
+
+test.for([
+  ['removed', 'store.db'],
+  ['replaced', 'store.db'],
+  ['removed', 'store.db-wal'],
+] as const)(
+  'after the database file was %s (%s), no write is acknowledged, but pets can be read',
+  async ([how, name]) => {
+    const folder = await temporaryFolder();
+    const store = new SqliteStore(`${folder}/store.db`);
+    await store.write(() => insertPet(rex));
+    const file = `${folder}/${name}`;
+    await rename(file, `${file}.away`);
+    if (how === 'replaced') await copyFile(`${file}.away`, file);
+    const refusal = { message: expect.stringMatching(/^The database file was removed or replaced\./) };
+    await expect(store.write(() => insertPet(rex))).rejects.toMatchObject(refusal);
+    await expect(store.check()).rejects.toMatchObject(refusal);
+    expect(await store.read(() => query('SELECT id FROM pets'))).toEqual([{ id: 1n }]);
+    await rename(`${file}.away`, file);
+    await store.check();
+    expect(await store.write(() => insertPet(rex))).toMatchObject({ id: 2n });
+    await store.close();
+  },
+);
 
 test('waiting writes are made when the store closes', async () => {
   const store = new SqliteStore(`${await temporaryFolder()}/store.db`);

@@ -1,8 +1,8 @@
 import { statSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { DatabaseFile } from '../../../shared/database-file.ts';
 import { NotMade, Unknown, type Urgency } from '../storage.ts';
 import { FULL, isFailedWrite, mayBeMade, type Room, sentenceOf, whyOf } from './disk.ts';
-import { WAL } from './open.ts';
 
 /**
  * The maximum number of steps in one transaction, and the length in pages at which the log is moved into the database.
@@ -30,7 +30,6 @@ const PAGE_BYTES = 4_096;
 const FOR_REVOCATIONS_BYTES = 524_288;
 const LOG_ROOMS = 4;
 
-/** Without this check, changes would be written to a file that nobody can find again. */
 const GONE =
   'The database file was removed or replaced. This gateway still has it open: make a backup with ctl backup, ' +
   'restart the gateway, and restore the backup.';
@@ -67,9 +66,7 @@ interface CommitOptions {
 export class Commits {
   readonly #database: DatabaseSync;
   readonly #options: CommitOptions;
-  readonly #path: string;
-  /** The inode numbers of the database file and of its log. */
-  readonly #inodes: string;
+  readonly #file: DatabaseFile;
   readonly #freePages: StatementSync;
   #waiting: Waiting[] = [];
   #fault: string | undefined;
@@ -79,8 +76,7 @@ export class Commits {
   constructor(database: DatabaseSync, options: CommitOptions) {
     this.#database = database;
     this.#options = options;
-    this.#path = database.location() ?? '';
-    this.#inodes = inodesOf(this.#path);
+    this.#file = new DatabaseFile(database.location());
     this.#moveLogAfter(LOG_PAGES);
     this.#freePages = database.prepare('PRAGMA freelist_count');
   }
@@ -99,7 +95,7 @@ export class Commits {
 
   /** A copy in memory has no file. */
   #isGone(): boolean {
-    return this.#options.room !== undefined && inodesOf(this.#path) !== this.#inodes;
+    return this.#options.room !== undefined && this.#file.isGone;
   }
 
   /**
@@ -311,9 +307,6 @@ export class Commits {
     this.make({ run: () => undefined, ids: [] }).catch(() => undefined);
   }
 }
-
-const inodesOf = (path: string): string =>
-  [path, path + WAL].map((file) => statSync(file, { throwIfNoEntry: false })?.ino).join();
 
 /** By how many bytes the database file grows when the log is moved into it. */
 function growthOf(database: DatabaseSync): number {

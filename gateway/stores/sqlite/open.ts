@@ -22,7 +22,7 @@ import { isRunning } from '../../../shared/process/running.ts';
 import { FULL, isBusy, isDamage, Room, sentenceOf, whyOf } from './disk.ts';
 
 const FILE = 'gateway.db';
-export const WAL = '-wal';
+const WAL = '-wal';
 
 /**
  * `room` is empty: commits.ts uses it to make free pages. `created` is a key's place in lists. `created` and `expires`
