@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import type { ErrorCode } from '../../shared/http/errors.ts';
 import { dice } from '../support/fuzz.ts';
 import { type Listener, startListeners } from '../support/listeners.ts';
 import type { LogLine } from '../support/log.ts';
@@ -246,11 +247,16 @@ test('a client that keeps sending after refusals is disconnected, and its waitin
   expect([got.at(-1)?.closes, executedOf(own)]).toEqual([true, []]);
 });
 
-test.for<[what: string, rest: string, status: number]>([
-  ['a head without an end', 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n', 408],
-  ['a head that is too large', `GET /v1/pets HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(50_000)}\r\n\r\n`, 431],
-  ['a line that is too long', `GET /${'x'.repeat(50_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 431],
-])('%s is refused after the previous response, and nothing after it is executed', async ([, rest, status]) => {
+test.for<[what: string, rest: string, status: number, code: ErrorCode]>([
+  ['a head without an end', 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n', 408, 'request_timeout'],
+  [
+    'a head that is too large',
+    `GET /v1/pets HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(50_000)}\r\n\r\n`,
+    431,
+    'headers_too_large',
+  ],
+  ['a line that is too long', `GET /${'x'.repeat(50_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 431, 'headers_too_large'],
+])('%s is refused after the previous response, and nothing after it is executed', async ([, rest, status, code]) => {
   const own = await startStack({}, { headersMs: 300, checkEveryMs: 100 });
   const ownKey = await own.issueKey();
   const { socket, received, closed } = await connectRaw(own.gateway);
@@ -259,6 +265,7 @@ test.for<[what: string, rest: string, status: number]>([
   socket.write(write('behind', ownKey));
   await closed;
   expect(answers(received()).map((answer) => answer.status)).toEqual([201, status]);
+  expect(received()).toContain(`"code":"${code}"`);
   expect(executedOf(own)).toEqual(['first']);
 });
 

@@ -2,6 +2,7 @@ import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import tls from 'node:tls';
 import { expect, test } from 'vitest';
+import { ERRORS, type ErrorCode } from '../../shared/http/errors.ts';
 import { post, send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { type Listener, startListeners } from '../support/listeners.ts';
@@ -120,7 +121,9 @@ test.for(listeners)(
       const answer = await exchange(to, bytes);
       expect([bytes.slice(0, 80), statuses(answer)]).toEqual([bytes.slice(0, 80), [status]]);
       const [head = '', body = ''] = answer.split('\r\n\r\n');
-      expect(JSON.parse(body)).toEqual({ code: expect.any(String), message: expect.any(String), status });
+      const { code } = JSON.parse(body) as { code: ErrorCode };
+      expect(JSON.parse(body)).toEqual({ code, message: expect.any(String), status });
+      expect(ERRORS[code].status).toBe(status);
       expect(head).toMatch(/^Connection: close$/m);
       expect(head).toMatch(/^X-Request-Id: \S+$/m);
       expect(head).toMatch(/^X-Content-Type-Options: nosniff$/m);
