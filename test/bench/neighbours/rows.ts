@@ -18,6 +18,8 @@ export interface Row {
   readonly slots?: number;
   /** The client's requests per second, if the cores cannot answer the usual rate. */
   readonly rate?: number;
+  /** Set if the gateway does not pass the row yet. It is then measured only if it is named. */
+  readonly isOpen?: boolean;
   /** The number of keys in operators' lists. */
   readonly listedKeys?: number;
   /** Set where a POST would certainly fail, because a POST to a core that does not answer is never retried. */
@@ -55,7 +57,7 @@ async function silence({ cores: [core = 0] }: Disturbed, isOver: () => boolean):
 export const ALONE: Row = { name: 'alone', title: 'alone' };
 
 /** The client's rate leaves most of the 200 requests a second that this core answers to its neighbour. */
-const BUSY = { slots: 4, rate: 20 };
+const BUSY = { slots: 4, rate: 20, isOpen: true };
 
 /** Whether the row is a baseline. */
 export const isAlone = ({ neighbour, disturb }: Row): boolean => neighbour === undefined && disturb === undefined;
