@@ -1,5 +1,8 @@
 import { statSync } from 'node:fs';
 
+/** What the name of a database's write-ahead log adds to that of its file (sqlite.org/wal.html). */
+export const WAL = '-wal';
+
 /** The file of an open SQLite database, and its write-ahead log. */
 export class DatabaseFile {
   readonly #path: string | null;
@@ -18,6 +21,6 @@ export class DatabaseFile {
 
   #inodesNow(): string {
     if (this.#path === null) return '';
-    return [this.#path, `${this.#path}-wal`].map((file) => statSync(file, { throwIfNoEntry: false })?.ino).join();
+    return [this.#path, this.#path + WAL].map((file) => statSync(file, { throwIfNoEntry: false })?.ino).join();
   }
 }

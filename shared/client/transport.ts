@@ -69,7 +69,7 @@ const CONNECT_TIMEOUT_MS = 1_000;
 const KEEP_ALIVE_MS = 4_000;
 /** The longest timer of Node, 24 days. A longer one would fire after a millisecond. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
-const NO_TIMEOUT = 'timeoutMs must be a number from 1.';
+const INVALID_TIMEOUT = 'timeoutMs must be a number from 1.';
 /** The pauses in ms before the second and the third attempt. */
 const PAUSES_MS = [50, 200];
 
@@ -87,7 +87,7 @@ const MALFORMED: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_OVERFLOW', 'UND
  */
 export function openTransport({ url, token, timeoutMs = 5_000, connections = 16 }: StoreClientOptions) {
   if (!isOrigin(url)) throw new TypeError('url must be an origin such as http://127.0.0.1:7001.');
-  if (!isTimeout(timeoutMs)) throw new TypeError(NO_TIMEOUT);
+  if (!isTimeout(timeoutMs)) throw new TypeError(INVALID_TIMEOUT);
   if (!Number.isInteger(connections) || connections < 1)
     throw new TypeError('connections must be a whole number from 1.');
   const authorization: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
@@ -109,7 +109,7 @@ export function openTransport({ url, token, timeoutMs = 5_000, connections = 16 
     /** @throws {StoreError} unless the response is a success */
     async call(request: StoreRequest, options: CallOptions = {}): Promise<StoreAnswer> {
       const callMs = options.timeoutMs ?? timeoutMs;
-      if (!isTimeout(callMs)) throw new StoreError('invalid_request', NO_TIMEOUT);
+      if (!isTimeout(callMs)) throw new StoreError('invalid_request', INVALID_TIMEOUT);
       const limit = startLimit(callMs, options.signal);
       try {
         const written = { ...write(request, authorization), signal: limit.signal };

@@ -122,7 +122,6 @@ export const BREAKS: readonly Break[] = [
   row('shared/http/body.ts', 'gateway/three-listeners', "!one.startsWith('charset') || UTF_8.test(one)", 'true'),
 
   // What the core receives and sends.
-  row('core/store/sqlite.ts', 'core/group-commit', 'if (this.#file.isGone) throw', 'if (false) throw'),
   row(LIMIT, 'gateway/concurrency', 'CHANCE * Math.sqrt(this.#inFlight)', '128'),
   row(LIMIT, 'gateway/concurrency', 'this.#mayRise = this.#queued <= allowed;', ''),
   row('gateway/upstream/core.ts', 'gateway/concurrency', '|| 2 * this.limit.inFlight >= this.limit.value', ''),
@@ -283,6 +282,8 @@ export const BREAKS: readonly Break[] = [
   row('gateway/reference/page/page.js', 'browser/reference.thorough', 'return SLOWEST_MS;', 'return REFRESH_MS;'),
 
   // The core.
+  row('core/store/sqlite.ts', 'core/group-commit', 'if (this.#file.isGone) throw', 'if (false) throw'),
+  row('shared/client/transport.ts', 'core/client', 'if (!isTimeout(callMs)) throw', 'if (false) throw'),
   row(
     'core/store/idempotency.ts',
     'core/idempotency',

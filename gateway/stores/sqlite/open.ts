@@ -18,11 +18,11 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { WAL } from '../../../shared/database-file.ts';
 import { isRunning } from '../../../shared/process/running.ts';
 import { FULL, isBusy, isDamage, Room, sentenceOf, whyOf } from './disk.ts';
 
 const FILE = 'gateway.db';
-const WAL = '-wal';
 
 /**
  * `room` is empty: commits.ts uses it to make free pages. `created` is a key's place in lists. `created` and `expires`

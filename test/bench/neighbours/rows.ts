@@ -56,7 +56,7 @@ async function silence({ cores: [core = 0] }: Disturbed, isOver: () => boolean):
 
 export const ALONE: Row = { name: 'alone', title: 'alone' };
 
-/** The client's rate leaves most of the 200 requests a second that this core answers to its neighbour. */
+/** This core answers 200 requests a second. The client's rate leaves most of them to its neighbour. */
 const BUSY = { slots: 4, rate: 20, isOpen: true };
 
 /** Whether the row is a baseline. */

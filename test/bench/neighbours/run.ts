@@ -28,7 +28,8 @@ const { values: flags } = parseArgs({
 });
 
 /**
- * Returns the rows to measure, including the own baseline of a row, which has the row's name and `-alone`.
+ * Returns the rows to measure: those named, each with its own baseline `<row>-alone` if it has one, or all that are not
+ * open.
  * @throws {Error} that lists all rows, if an option names an unknown one
  */
 function rowsOf(wished: readonly string[] | undefined): Row[] {
