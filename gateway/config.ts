@@ -101,6 +101,11 @@ export const GatewaySettings = z
       .describe("CA certificates for `rediss://`, in PEM, read for each new connection. Unset: Node's own"),
     REDIS_TIMEOUT_MS: integer(1, 60_000).default(250).describe('time limit for a decision from Redis'),
     CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('time limit for a response from the core'),
+    CORE_CONCURRENCY: integer(1, 1_000)
+      .optional()
+      .describe(
+        'number of requests that a worker sends to a core at once; for the rest, clients take turns. Unset: no fixed number',
+      ),
     WORKERS: integer(1, 64)
       .default(1)
       .describe('processes that serve clients on `PORT`; more than one requires `REDIS_URL`'),

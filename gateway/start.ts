@@ -47,7 +47,11 @@ export async function serveClients(
   routes: readonly GatewayRoute[] = ROUTES,
 ): Promise<RunningServer & { cores(): CoreState[] }> {
   const limits = { ...DEFAULT_LIMITS, ...given };
-  const forwarder = new Forwarder(settings.CORE_URL, settings.CORE_TIMEOUT_MS, logger);
+  const forwarder = new Forwarder(
+    settings.CORE_URL,
+    { timeoutMs: settings.CORE_TIMEOUT_MS, concurrency: settings.CORE_CONCURRENCY },
+    logger,
+  );
   await forwarder.start();
   const traffic = new Traffic(routes.map(({ operation }) => operation));
   const watch = new KeyWatch(backend.clients, (...event) => notify(happeningOf(...event)));

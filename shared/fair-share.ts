@@ -94,17 +94,20 @@ export interface Waiter {
 }
 
 /**
- * A fixed number of places, shared fairly: a client may hold as many places as are free, so that some are always left
- * for other clients (dynamic thresholds). Waiting clients take turns.
+ * A fixed number of places, shared fairly: a client may hold a multiple of the number of places that are free, so that
+ * some are left for other clients (dynamic thresholds). Waiting clients take turns.
  */
 export class FairShare {
   readonly #places: number;
+  readonly #multiple: number;
   readonly #held = new KeyedCount();
   readonly #queue = new FairQueue<Waiter>();
   #taken = 0;
 
-  constructor(places: number) {
+  /** @param multiple with 1, a single client gets half of the places; with n, the nth part is left for the others */
+  constructor(places: number, multiple = 1) {
     this.#places = places;
+    this.#multiple = multiple;
   }
 
   get waiting(): number {
@@ -113,12 +116,19 @@ export class FairShare {
 
   /** Whether `take` would call `start` at once. */
   hasRoomFor(client: string): boolean {
-    return this.#held.of(client) < this.#places - this.#taken;
+    return this.#held.of(client) < this.#multiple * (this.#places - this.#taken);
+  }
+
+  /** Takes a place if the client may have one now. */
+  takeNow(client: string): boolean {
+    const hasRoom = this.hasRoomFor(client);
+    if (hasRoom) this.#hold(client);
+    return hasRoom;
   }
 
   /** Calls `start` now, or as soon as a place is free. */
   take(waiter: Waiter): void {
-    if (this.hasRoomFor(waiter.client)) this.#start(waiter);
+    if (this.takeNow(waiter.client)) waiter.start();
     else this.#queue.add(waiter.client, waiter);
   }
 
@@ -127,7 +137,10 @@ export class FairShare {
     this.#held.remove(client);
     this.#taken -= 1;
     const next = () => this.#queue.take((waiting) => this.hasRoomFor(waiting));
-    for (let waiter = next(); waiter !== undefined; waiter = next()) this.#start(waiter);
+    for (let waiter = next(); waiter !== undefined; waiter = next()) {
+      this.#hold(waiter.client);
+      waiter.start();
+    }
   }
 
   /** Removes a waiter from the queue. @returns false if it is no longer in the queue */
@@ -135,9 +148,8 @@ export class FairShare {
     return this.#queue.remove(waiter.client, waiter);
   }
 
-  #start(waiter: Waiter): void {
-    this.#held.add(waiter.client);
+  #hold(client: string): void {
+    this.#held.add(client);
     this.#taken += 1;
-    waiter.start();
   }
 }

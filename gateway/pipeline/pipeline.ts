@@ -15,7 +15,7 @@ import { type CanonicalRequest, Exchange } from '../telemetry/exchange.ts';
 import type { BannedKeys, KeyWatch } from '../telemetry/key-watch.ts';
 import type { RecentRequests } from '../telemetry/recent-requests.ts';
 import { ElsewhereLog, logExchange, type Traffic } from '../telemetry/request-metrics.ts';
-import type { Done } from '../upstream/call.ts';
+import type { Done } from '../upstream/answer.ts';
 import { upstreamFault } from '../upstream/faults.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
 import { attemptIdOf, requestHeaders } from '../upstream/headers.ts';

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { ERRORS, helpFor } from '../../shared/http/errors.ts';
+import { ERRORS, type HttpError, helpFor } from '../../shared/http/errors.ts';
 import { listed } from '../../shared/lists.ts';
 import { EndUnknown, Unreadable } from './faults.ts';
 import { hasBody, responseHeaders } from './headers.ts';
@@ -275,6 +275,21 @@ export class BodyReader {
     // Trailers are dropped (RFC 9112 §7.1.2).
   }
 }
+
+/** Where the response goes, and what is recorded about it. All times here are from performance.now(). */
+export interface Destination {
+  readonly response: ServerResponse;
+  /** When the last attempt was handed to a wire. */
+  sentAt: number | undefined;
+  /** When the core began to answer, or the gateway stopped waiting for it. */
+  answeredAt: number | undefined;
+  coreCode?: string | undefined;
+  /** Headers that are known only when the response begins, as a flat list. */
+  lateHeaders?: (() => readonly string[]) | undefined;
+}
+
+/** Called once: after the whole response was sent, or with the {HttpError} that prevented this (502, 503 or 504). */
+export type Done = (fault?: HttpError) => void;
 
 const CODE = /"code":"([a-z_]+)"/;
 

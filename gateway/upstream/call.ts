@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { FairShare } from '../../shared/fair-share.ts';
-import { type HttpError, unavailable } from '../../shared/http/errors.ts';
-import { type Answer, type AnswerHead, AnswerTooLarge, sendAnswer } from './answer.ts';
+import { unavailable } from '../../shared/http/errors.ts';
+import { type Answer, type AnswerHead, AnswerTooLarge, type Destination, type Done, sendAnswer } from './answer.ts';
 import { type Core, type CoreChoice, LARGE_NOTED_MS } from './core.ts';
 import {
   ClientGone,
@@ -20,21 +20,6 @@ import type { PendingRequest, Wire } from './wire.ts';
 const MAX_ATTEMPTS = { read: 2, write: 1 };
 
 const NONE: readonly never[] = [];
-
-/** Where the response goes, and what is recorded about it. All times here are from performance.now(). */
-export interface Destination {
-  readonly response: ServerResponse;
-  /** When the last attempt was handed to a wire. */
-  sentAt: number | undefined;
-  /** When the core began to answer, or the gateway stopped waiting for it. */
-  answeredAt: number | undefined;
-  coreCode?: string | undefined;
-  /** Headers that are known only when the response begins, as a flat list. */
-  lateHeaders?: (() => readonly string[]) | undefined;
-}
-
-/** Called once: after the whole response was sent, or with the {HttpError} that prevented this (502, 503 or 504). */
-export type Done = (fault?: HttpError) => void;
 
 export interface CallContext {
   readonly cores: CoreChoice;
@@ -68,6 +53,8 @@ export class Call implements PendingRequest {
   /** The core of the current attempt; undefined if there is none. */
   #core: Core | undefined;
   #wire: Wire | undefined;
+  /** The places of which this request takes one, or waits for one, while it is alone. */
+  #places: FairShare | undefined;
   #unreachable: readonly Core[] = NONE;
   /** The head of the response being streamed, and when its next piece became due. */
   #streamed: AnswerHead | undefined;
@@ -141,10 +128,20 @@ export class Call implements PendingRequest {
   #lookElsewhere(now: number, silentAfterMs: number): void {
     const core = this.#core;
     const { cores } = this.#context;
-    if (core === undefined || !this.#isSent || cores.isOnlyReady(core)) return;
-    if (now - this.sentAt >= silentAfterMs && core.newestAnswered < this.sentAt) core.fallSilent(now);
-    const other = cores.other(core);
-    if (other !== undefined && this.mayBeResent) this.resend(other, now);
+    if (core === undefined || cores.isOnlyReady(core)) return;
+    if (this.#isSent && now - this.sentAt >= silentAfterMs && core.newestAnswered < this.sentAt) core.fallSilent(now);
+    const mayLeave = this.#isSent ? this.mayBeResent : core.isSilent;
+    const other = mayLeave ? cores.other(core) : undefined;
+    if (other === undefined) return;
+    if (this.#isSent) this.resend(other, now);
+    else this.#move(other, now);
+  }
+
+  /** Moves a request that waits for a wire to another core. Nothing was sent, so even a write may move. */
+  #move(other: Core, now: number): void {
+    this.#forget();
+    this.#attempts -= 1;
+    this.#sendAlone(other, now);
   }
 
   /** Whether the deadline, which all attempts share, has passed. */
@@ -210,6 +207,10 @@ export class Call implements PendingRequest {
     this.#noteLarge(now);
     this.#began(core, now);
     core.echoes = head.requestId === this.id;
+    if (core.large?.takeNow(this.client)) {
+      this.#places?.release(this.client);
+      this.#places = core.large;
+    }
     this.#streamed = head;
     this.#readSince = now;
     if (CoreRefusedUs.saysSo(head.status)) this.#wire?.end(new CoreRefusedUs(head.status));
@@ -290,7 +291,8 @@ export class Call implements PendingRequest {
 
   #waitForOwn(core: Core): void {
     this.isAlone = true;
-    this.#placesAt(core).take(this);
+    this.#places = this.#kind === 'read' ? core.reads : core.writes;
+    this.#places.take(this);
   }
 
   /** Begins an attempt. @returns false if the core is full; the call has then failed */
@@ -369,13 +371,9 @@ export class Call implements PendingRequest {
   #stopWaiting(): void {
     const core = this.#core;
     if (core === undefined) return;
-    this.#placesAt(core).cancel(this);
+    this.#places?.cancel(this);
     core.limit.leave();
     this.#core = undefined;
-  }
-
-  #placesAt({ reads, writes }: Core): FairShare {
-    return this.#kind === 'read' ? reads : writes;
   }
 
   /** Closes the call's own wire, so that the rest of a response cannot reach the next request. */
@@ -394,6 +392,6 @@ export class Call implements PendingRequest {
     core.limit.leave();
     if (!this.isAlone || wire === undefined) return;
     core.giveBack(wire);
-    this.#placesAt(core).release(this.client);
+    this.#places?.release(this.client);
   }
 }

@@ -131,6 +131,73 @@ export class ConcurrencyLimit {
   }
 }
 
+/**
+ * Limits the requests to a core that gets only so many at a time, while the rest wait in the gateway. Nothing needs to
+ * be inferred: while requests wait, the core's responses show how many it can answer. Twice as many as in the time
+ * allowed for a queue may wait, because a single client gets at most half of the limit (`LoadShedder`).
+ */
+export class QueueLimit {
+  readonly #queueMs: number;
+  readonly #timeoutMs: number;
+  readonly #concurrency: number;
+  readonly #isWaited: () => boolean;
+  #inFlight = 0;
+  /** How long requests have waited, and the responses during that time. Both fade, so that recent ones count most. */
+  #waitedMs = 0;
+  #answered = 0;
+  #at = performance.now();
+
+  /** @param isWaited returns whether requests wait for the core */
+  constructor(timeoutMs: number, concurrency: number, isWaited: () => boolean) {
+    this.#queueMs = timeoutMs * QUEUE;
+    this.#timeoutMs = timeoutMs;
+    this.#concurrency = concurrency;
+    this.#isWaited = isWaited;
+  }
+
+  get value(): number {
+    this.#pass(performance.now());
+    if (this.#waitedMs < this.#queueMs / 4) return MOST;
+    const answeredInTime = (this.#answered / this.#waitedMs) * this.#queueMs;
+    return within(Math.floor(this.#concurrency + 2 * answeredInTime), FEWEST, MOST);
+  }
+
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  get hasRoom(): boolean {
+    return this.#inFlight < this.value;
+  }
+
+  get isFull(): boolean {
+    return this.#inFlight >= MAX_IN_FLIGHT;
+  }
+
+  enter(): void {
+    this.#pass(performance.now());
+    this.#inFlight += 1;
+  }
+
+  leave(): void {
+    this.#inFlight -= 1;
+  }
+
+  /** Notes the beginning of a response, or a timeout, which is no answer. */
+  noteAnswer(sentAt: number, now: number): void {
+    this.#pass(now);
+    if (this.#isWaited() && now - sentAt < this.#timeoutMs) this.#answered += 1;
+  }
+
+  #pass(now: number): void {
+    const ms = now - this.#at;
+    const left = Math.exp(-ms / this.#queueMs);
+    this.#waitedMs = this.#waitedMs * left + (this.#isWaited() ? ms : 0);
+    this.#answered *= left;
+    this.#at = now;
+  }
+}
+
 const within = (value: number, least: number, most: number): number => Math.min(Math.max(value, least), most);
 
 class Window {

@@ -1,83 +1,16 @@
 import { Client } from 'undici';
 import { FairShare } from '../../shared/fair-share.ts';
-import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
-import { ConcurrencyLimit } from './concurrency-limit.ts';
+import { ConcurrencyLimit, QueueLimit } from './concurrency-limit.ts';
 import type { CoreAddress } from './core-addresses.ts';
-import { FAULT_KINDS, type FaultKind } from './faults.ts';
+import { CoreCounts, type LastFault } from './faults.ts';
 import { pathOf, type UpstreamRequest } from './headers.ts';
 import { FLOWING_MS, MAX_DEPTH, type PendingRequest, Wire } from './wire.ts';
-
-const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
-
-/** The last failure of a core, and its Unix time in ms. */
-interface LastFault {
-  readonly at: number;
-  readonly kind: FaultKind;
-}
-
-/** Metrics of one core: its response times and failures. */
-export class CoreCounts {
-  readonly #kind = new Label('kind', FAULT_KINDS);
-  readonly #seconds: Histogram;
-  readonly #faults: Counter;
-  readonly #resends: Counter;
-  lastFault: LastFault | undefined;
-  /** Whether the last attempt failed. */
-  isFailing = false;
-
-  /** @param origin the value of the label `core` */
-  constructor(origin: string) {
-    const core = new Label('core', [origin]);
-    this.#seconds = new Histogram(
-      {
-        name: 'gateway_upstream_duration_seconds',
-        help: 'Time until a core began to respond or failed, including the wait for a connection.',
-      },
-      SECONDS,
-      core,
-    );
-    this.#faults = new Counter(
-      { name: 'gateway_upstream_errors_total', help: 'Failed attempts to get a response from a core, by kind.' },
-      core,
-      this.#kind,
-    );
-    this.#resends = new Counter(
-      {
-        name: 'gateway_upstream_asked_again_total',
-        help: 'Reads sent twice because the first response was late, or too large for a shared connection.',
-      },
-      core,
-    );
-    this.#resends.declare(origin);
-    for (const kind of FAULT_KINDS) this.#faults.declare(origin, kind);
-  }
-
-  answered(milliseconds: number): void {
-    this.isFailing = false;
-    this.#seconds.observe(milliseconds / 1_000);
-  }
-
-  /** @param kind undefined if the core is not to blame */
-  failed(kind: FaultKind | undefined): void {
-    if (kind === undefined) return;
-    this.#faults.add(0, this.#kind.positionOf(kind));
-    this.lastFault = { at: Date.now(), kind };
-    this.isFailing = true;
-  }
-
-  /** Counts a read that was sent again because this core was late. */
-  resent(): void {
-    this.#resends.add();
-  }
-
-  families(): Family[] {
-    return [this.#seconds.family(), this.#faults.family(), this.#resends.family()];
-  }
-}
 
 /** How many wires (connections) the reads share, and how many requests may each have a wire of their own. */
 const SHARED = 16;
 const OWN = 64;
+/** A client may use this many times the part of CORE_CONCURRENCY that is free, so that a small core idles for nobody. */
+const BUSY = 8;
 const CONNECT_TIMEOUT_MS = 1_000;
 /** Less than the core's own keep-alive of 5 s, so that no wire is used while the core closes it. */
 const KEEP_ALIVE_MS = 4_000;
@@ -125,16 +58,25 @@ const TRY_EVERY_MS = { read: 1_000, write: 10_000 };
 /** How often a read may be sent twice just to find out whether only one response or the whole core is slow. */
 const PROBE_EVERY_MS = 100;
 
+export interface CoreOptions {
+  /** The time limit for a response. */
+  readonly timeoutMs: number;
+  /** How many requests the core gets at a time (CORE_CONCURRENCY); undefined for no such limit. */
+  readonly concurrency: number | undefined;
+}
+
 export class Core {
   readonly address: CoreAddress;
   readonly counts: CoreCounts;
-  readonly limit: ConcurrencyLimit;
+  readonly limit: ConcurrencyLimit | QueueLimit;
   /**
    * These limit the requests that have a wire of their own. Reads cannot use the wires of writes, because a large
-   * response to a read holds its wire until the client has received all of it.
+   * response to a read holds its wire until the client has received all of it. With CORE_CONCURRENCY, all requests have
+   * a wire of their own and share its number of places. Large responses then move to places of their own.
    */
-  readonly reads = new FairShare(OWN);
-  readonly writes = new FairShare(OWN);
+  readonly reads: FairShare;
+  readonly writes: FairShare;
+  readonly large: FairShare | undefined;
   /**
    * The wires that reads share. A client that has blocked others uses the slow ones when it may not have another wire
    * of its own.
@@ -165,14 +107,20 @@ export class Core {
 
   constructor(
     address: CoreAddress,
-    timeoutMs: number,
+    { timeoutMs, concurrency }: CoreOptions,
     counts = new CoreCounts(address.origin),
     resends = new Resends(),
   ) {
     this.address = address;
     this.counts = counts;
     this.resends = resends;
-    this.limit = new ConcurrencyLimit(timeoutMs);
+    this.reads = concurrency === undefined ? new FairShare(OWN) : new FairShare(concurrency, BUSY);
+    this.writes = concurrency === undefined ? new FairShare(OWN) : this.reads;
+    this.large = concurrency === undefined ? undefined : new FairShare(OWN);
+    this.limit =
+      concurrency === undefined
+        ? new ConcurrencyLimit(timeoutMs)
+        : new QueueLimit(timeoutMs, concurrency, () => this.reads.waiting > 0);
     this.quick = new SharedWires(() => this.#newWire(true));
     this.slow = new SharedWires(() => this.#newWire(true));
   }
@@ -184,6 +132,7 @@ export class Core {
 
   /** The wires that a client may share; undefined if the client needs one of its own. */
   wiresFor({ client, target }: UpstreamRequest, now: number): SharedWires | undefined {
+    if (this.large !== undefined) return undefined;
     const { id, slowUntil, largeUntil, largePath } = client;
     if (largeUntil > now && largePath === pathOf(target)) return undefined;
     if (slowUntil <= now) return this.quick;

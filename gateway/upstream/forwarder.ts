@@ -2,9 +2,11 @@ import { boundedMap } from '../../shared/bounded-map.ts';
 import type { Family } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { every } from '../../shared/process/repeat.ts';
-import { Call, type CallContext, type Destination, type Done } from './call.ts';
-import { Core, type CoreChoice, type CoreCounts, type CoreState, LATE_AFTER_MS, NOTED_MS, Resends } from './core.ts';
+import type { Destination, Done } from './answer.ts';
+import { Call, type CallContext } from './call.ts';
+import { Core, type CoreChoice, type CoreOptions, type CoreState, LATE_AFTER_MS, NOTED_MS, Resends } from './core.ts';
 import { type CoreAddress, CoreNames } from './core-addresses.ts';
+import type { CoreCounts } from './faults.ts';
 import { pathOf, type UpstreamRequest } from './headers.ts';
 import type { PendingRequest, Wire } from './wire.ts';
 
@@ -31,9 +33,9 @@ export class Forwarder implements CallContext {
   #timer: NodeJS.Timeout | undefined;
 
   /** @param urls entries of CORE_URL */
-  constructor(urls: readonly string[], timeoutMs: number, logger: Logger) {
-    this.timeoutMs = timeoutMs;
-    this.cores = new Cores(timeoutMs);
+  constructor(urls: readonly string[], options: CoreOptions, logger: Logger) {
+    this.timeoutMs = options.timeoutMs;
+    this.cores = new Cores(options);
     this.#names = new CoreNames(urls, logger, (addresses) => this.cores.set(addresses));
   }
 
@@ -129,7 +131,7 @@ const MAX_PAST = 32;
  * requests. A single core is not probed.
  */
 class Cores implements CoreChoice {
-  readonly #timeoutMs: number;
+  readonly #options: CoreOptions;
   readonly #endLooking = every(PROBE_EVERY_MS, () => this.#look());
   readonly #leaving = new Set<Core>();
   readonly #past = boundedMap<string, CoreCounts>(MAX_PAST);
@@ -137,8 +139,8 @@ class Cores implements CoreChoice {
   #all: readonly Core[] = [];
   #turn = 0;
 
-  constructor(timeoutMs: number) {
-    this.#timeoutMs = timeoutMs;
+  constructor(options: CoreOptions) {
+    this.#options = options;
   }
 
   /** The cores that get requests: at least one. */
@@ -248,7 +250,7 @@ class Cores implements CoreChoice {
   #open(address: CoreAddress): Core {
     const counts = this.#past.get(address.origin);
     this.#past.delete(address.origin);
-    return new Core(address, this.#timeoutMs, counts, this.#resends);
+    return new Core(address, this.#options, counts, this.#resends);
   }
 
   #leave(core: Core): void {

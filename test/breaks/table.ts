@@ -124,6 +124,17 @@ export const BREAKS: readonly Break[] = [
   // What the core receives and sends.
   row(LIMIT, 'gateway/concurrency', 'CHANCE * Math.sqrt(this.#inFlight)', '128'),
   row(LIMIT, 'gateway/concurrency', 'this.#mayRise = this.#queued <= allowed;', ''),
+  row(LIMIT, 'gateway/core-concurrency', 'if (this.#waitedMs < this.#queueMs / 4) return MOST;', 'return MOST;'),
+  row(LIMIT, 'gateway/core-concurrency', 'this.#waitedMs * left + (this.#isWaited() ? ms : 0)', 'this.#waitedMs + ms'),
+  row('gateway/upstream/core.ts', 'gateway/core-concurrency', 'if (this.large !== undefined) return undefined;', ''),
+  row(
+    'gateway/upstream/core.ts',
+    'gateway/core-concurrency',
+    'new FairShare(concurrency, BUSY)',
+    'new FairShare(concurrency)',
+  ),
+  row(CALL, 'gateway/core-concurrency', 'core.large?.takeNow(this.client)', 'false'),
+  row(CALL, 'gateway/core-concurrency', 'this.mayBeResent : core.isSilent', 'this.mayBeResent : false'),
   row('gateway/upstream/core.ts', 'gateway/concurrency', '|| 2 * this.limit.inFlight >= this.limit.value', ''),
   row(
     'gateway/pipeline/overload.ts',
@@ -200,7 +211,7 @@ export const BREAKS: readonly Break[] = [
   row(
     'shared/fair-share.ts',
     'gateway/concurrency',
-    '< this.#places - this.#taken;',
+    '< this.#multiple * (this.#places - this.#taken);',
     '< this.#places && this.#taken < this.#places;',
   ),
   row(

@@ -188,7 +188,10 @@ test.for(overloads)(
 );
 
 test('a read is not sent twice merely to check a core that has reached half of its limit', () => {
-  const core = new Core({ origin: 'http://core', url: 'http://core', connect: {} }, TIMEOUT_MS);
+  const core = new Core(
+    { origin: 'http://core', url: 'http://core', connect: {} },
+    { timeoutMs: TIMEOUT_MS, concurrency: undefined },
+  );
   expect(core.mayProbe(1_000)).toBe(true);
   while (core.limit.inFlight < core.limit.value / 2) core.limit.enter();
   expect(core.mayProbe(2_000)).toBe(false);

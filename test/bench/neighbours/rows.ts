@@ -14,12 +14,13 @@ export interface Row {
   readonly title: string;
   readonly neighbour?: HostileName;
   readonly cores?: number;
-  /** The number of requests that each core handles at once, in 20 ms each. Unset, a core is as fast as it can be. */
+  /**
+   * The number of requests that each core handles at once, in 20 ms each; the gateway has twice this CORE_CONCURRENCY.
+   * Unset, a core is as fast as it can be.
+   */
   readonly slots?: number;
   /** The client's requests per second, if the cores cannot answer the usual rate. */
   readonly rate?: number;
-  /** Set if the gateway does not pass the row yet. It is then measured only if it is named. */
-  readonly isOpen?: boolean;
   /** The number of keys in operators' lists. */
   readonly listedKeys?: number;
   /** Set where a POST would certainly fail, because a POST to a core that does not answer is never retried. */
@@ -57,7 +58,7 @@ async function silence({ cores: [core = 0] }: Disturbed, isOver: () => boolean):
 export const ALONE: Row = { name: 'alone', title: 'alone' };
 
 /** This core answers 200 requests a second. The client's rate leaves most of them to its neighbour. */
-const BUSY = { slots: 4, rate: 20, isOpen: true };
+const BUSY = { slots: 4, rate: 20 };
 
 /** Whether the row is a baseline. */
 export const isAlone = ({ neighbour, disturb }: Row): boolean => neighbour === undefined && disturb === undefined;

@@ -1,0 +1,191 @@
+import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { faultyCore, okTo, withIdOf } from '../support/faulty-core.ts';
+import { post, send } from '../support/http.ts';
+import { connectRaw } from '../support/raw-client.ts';
+import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
+import { TIMED } from '../support/timed.ts';
+
+/** CORE_CONCURRENCY: a core gets only so many requests at a time, and the clients of the others take turns. */
+
+/** Starts a core that handles every request at once. Records how many it had at a time, and their order. */
+async function countingCore(handled: () => Promise<unknown>) {
+  const seen = { most: 0, now: 0, heads: [] as string[] };
+  const url = await faultyCore(async (socket, head) => {
+    if (head.startsWith('GET /readyz')) return void socket.write(okTo(head));
+    seen.heads.push(head);
+    seen.now += 1;
+    seen.most = Math.max(seen.most, seen.now);
+    await handled();
+    seen.now -= 1;
+    socket.write(okTo(head));
+  });
+  return { url, seen };
+}
+
+const keysOf = (stack: Stack, count: number) =>
+  Promise.all(Array.from({ length: count }, () => stack.issueKey(UNLIMITED)));
+
+const statusesOf = async (answers: readonly Promise<{ status: number }>[]): Promise<Record<number, number>> => {
+  const statuses: Record<number, number> = {};
+  for (const { status } of await Promise.all(answers)) statuses[status] = (statuses[status] ?? 0) + 1;
+  return statuses;
+};
+
+test('a core gets no more requests at a time, and a single client may use all of its places', async () => {
+  const { url, seen } = await countingCore(() => sleep(20));
+  const stack = await startStack({ CORE_URL: url, CORE_CONCURRENCY: '4' });
+  const key = await stack.issueKey(UNLIMITED);
+  const pets = `${stack.gateway}/v1/pets`;
+  const reads = Array.from({ length: 60 }, () => send(pets, { key }));
+  const writes = Array.from({ length: 20 }, () => post(pets, { name: 'Rex' }, { key }));
+  expect(await statusesOf([...reads, ...writes])).toEqual({ 200: 80 });
+  expect(seen.most).toBe(4);
+});
+
+test('clients take turns, so one with a single request does not wait for the rest of another', async () => {
+  const { url, seen } = await countingCore(() => sleep(50));
+  const stack = await startStack({ CORE_URL: url, CORE_CONCURRENCY: '2' });
+  const [greedy, small] = await keysOf(stack, 2);
+  const rest = Array.from({ length: 60 }, () => send(`${stack.gateway}/v1/pets?of=greedy`, { key: greedy }));
+  await expect.poll(() => seen.heads.length).toBeGreaterThan(3);
+  const before = seen.heads.length;
+  for (let count = 0; count < 3; count++) {
+    expect((await send(`${stack.gateway}/v1/pets?of=small`, { key: small })).status).toBe(200);
+  }
+  const of = seen.heads.slice(before).map((head) => (head.includes('of=small') ? 'small' : 'greedy'));
+  // Its turn comes after at most one request of the other client.
+  expect(of.slice(0, 12).filter((one) => one === 'small')).toHaveLength(3);
+  expect(await statusesOf(rest)).toEqual({ 200: 60 });
+});
+
+test('a client does not use all places of a core that has many', async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const { url, seen } = await countingCore(() => promise);
+  const stack = await startStack({ CORE_URL: url, CORE_CONCURRENCY: '64' });
+  const [greedy, small] = await keysOf(stack, 2);
+  const rest = Array.from({ length: 90 }, () => send(`${stack.gateway}/v1/pets?of=greedy`, { key: greedy }));
+  await expect.poll(() => seen.now).toBeGreaterThan(50);
+  const { now } = seen;
+  expect(now).toBeLessThan(60);
+  const own = send(`${stack.gateway}/v1/pets?of=small`, { key: small });
+  await expect.poll(() => seen.heads.some((head) => head.includes('of=small'))).toBe(true);
+  resolve();
+  expect(await statusesOf([...rest, own])).toEqual({ 200: 91 });
+});
+
+test(
+  'what would wait too long is refused at once and costs no token, while another client is served',
+  TIMED,
+  async () => {
+    const { url } = await countingCore(() => sleep(40));
+    const stack = await startStack({ CORE_URL: url, CORE_CONCURRENCY: '4' });
+    const [greedy, small] = await keysOf(stack, 2);
+    const statuses: number[] = [];
+    const own: number[] = [];
+    const sent: Promise<unknown>[] = [];
+    let refused: Awaited<ReturnType<typeof send>> | undefined;
+    let remaining = 1_000_000;
+    // Five times as many as the core can answer.
+    for (let round = 0; round < 300; round++) {
+      await sleep(20);
+      for (let count = 0; count < 10; count++) {
+        sent.push(
+          send(`${stack.gateway}/v1/pets`, { key: greedy }).then((answer) => {
+            statuses.push(answer.status);
+            if (answer.status === 503) refused ??= answer;
+            remaining = Math.min(remaining, Number(answer.headers['x-ratelimit-remaining']));
+          }),
+        );
+      }
+      if (round % 10 === 0) {
+        const askedAt = performance.now();
+        sent.push(
+          send(`${stack.gateway}/v1/pets`, { key: small }).then(({ status }) => {
+            expect(status).toBe(200);
+            own.push(performance.now() - askedAt);
+          }),
+        );
+      }
+    }
+    await Promise.all(sent);
+    const count = (status: number) => statuses.filter((one) => one === status).length;
+    expect(count(504)).toBe(0);
+    expect(count(200)).toBeGreaterThan(200);
+    expect(count(503)).toBeGreaterThan(count(200));
+    expect(refused?.headers['retry-after']).toBe('1');
+    // The minute's bucket refills while the test runs, so no more tokens are missing than requests were admitted.
+    expect(1_000_000 - remaining).toBeLessThanOrEqual(count(200));
+    expect(own.toSorted((a, b) => a - b)[own.length >> 1]).toBeLessThan(400);
+  },
+);
+
+test.for(['GET', 'POST'])('a %s that waits for a core that falls silent goes to the other core', async (method) => {
+  let isSilent = true;
+  const silent = await faultyCore(
+    (socket, head) => void ((!isSilent || head.startsWith('GET /readyz')) && socket.write(okTo(head))),
+  );
+  const { url, seen } = await countingCore(() => sleep(5));
+  const stack = await startStack({ CORE_URL: `${silent},${url}`, CORE_CONCURRENCY: '1', CORE_TIMEOUT_MS: '4000' });
+  const keys = await keysOf(stack, 6);
+  const ask = (key: string) =>
+    method === 'GET' ? send(`${stack.gateway}/v1/pets`, { key }) : post(`${stack.gateway}/v1/pets`, {}, { key });
+  const statuses = await statusesOf(keys.flatMap((key) => [ask(key), ask(key)]));
+  // Only a write that was sent cannot be repeated.
+  expect(statuses).toEqual(method === 'GET' ? { 200: 12 } : { 200: 11, 504: 1 });
+  expect(seen.most).toBe(1);
+  isSilent = false;
+});
+
+test('clients that do not read their large responses take no places from others', async () => {
+  const large = 'x'.repeat(4_000_000);
+  const core = await faultyCore((socket: Socket, head) => {
+    const body = head.includes('large') ? large : '[]';
+    socket.write(withIdOf(head, `HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n${body}`));
+  });
+  const stack = await startStack({ CORE_URL: core, CORE_CONCURRENCY: '2' });
+  const [small, ...others] = await keysOf(stack, 5);
+  for (const key of others) {
+    const { socket } = await connectRaw(stack.gateway);
+    socket.write(`GET /v1/pets?large HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`);
+    await new Promise((resolve) => socket.once('data', resolve));
+    socket.pause();
+  }
+  expect((await send(`${stack.gateway}/v1/pets`, { key: small })).status).toBe(200);
+});
+
+test('a client that closes its connection frees its place in the queue', async () => {
+  const { url, seen } = await countingCore(() => sleep(300));
+  const stack = await startStack({ CORE_URL: url, CORE_CONCURRENCY: '1' });
+  const [gone, small] = await keysOf(stack, 2);
+  const sockets = await Promise.all(
+    Array.from({ length: 10 }, async () => {
+      const { socket } = await connectRaw(stack.gateway);
+      socket.write(`GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${gone}\r\n\r\n`);
+      return socket;
+    }),
+  );
+  await expect.poll(() => seen.heads.length).toBe(1);
+  for (const socket of sockets) socket.destroy();
+  expect((await send(`${stack.gateway}/v1/pets`, { key: small })).status).toBe(200);
+  expect(seen.heads.length).toBeLessThan(5);
+});
+
+test('once a core that hung has recovered, a burst is served as before', async () => {
+  let isSilent = true;
+  const core = await faultyCore(async (socket, head) => {
+    if (isSilent) return;
+    await sleep(5);
+    socket.write(okTo(head));
+  });
+  const stack = await startStack({ CORE_URL: core, CORE_CONCURRENCY: '4', CORE_TIMEOUT_MS: '1000' });
+  const key = await stack.issueKey(UNLIMITED);
+  const burst = (count: number) =>
+    statusesOf(Array.from({ length: count }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  expect(Object.keys(await burst(40))).toEqual(['504']);
+  expect(Object.keys(await burst(40))).toEqual(['503', '504']);
+  isSilent = false;
+  await sleep(600);
+  expect(await burst(40)).toEqual({ 200: 40 });
+});
