@@ -3,6 +3,9 @@
 # password, such as REDIS_GATEWAY_PASSWORD for gateway; only the SHA-256 digest is written. The users are written to
 # RUN_FOLDER, preferably in memory, and the data to DATA_FOLDER. Arguments are passed on to redis-server. Redis uses a
 # copy of redis.conf in RUN_FOLDER, because at a failover, sentinels make it write its own settings, such as masterauth.
+#
+# Nobody can log in as the default user, but it needs all permissions: at a start, Redis replays the transactions in its
+# append-only file as this user, and silently drops each command that this user may not run (redis/redis#14541).
 set -euf
 umask 077
 folder=$(dirname "$0")

@@ -121,6 +121,7 @@ export const BREAKS: readonly Break[] = [
   ),
   row('shared/http/body.ts', 'gateway/three-listeners', "!one.startsWith('charset') || UTF_8.test(one)", 'true'),
 
+  row('deploy/redis/users.acl', 'deploy/redis.test', 'allkeys allchannels +@all\nuser admin', '-@all\nuser admin'),
   // What the core receives and sends.
   row(LIMIT, 'gateway/concurrency', 'CHANCE * Math.sqrt(this.#inFlight)', '128'),
   row(LIMIT, 'gateway/concurrency', 'this.#mayRise = this.#queued <= allowed;', ''),
