@@ -98,15 +98,15 @@ export interface Waiter {
  * some are left for other clients (dynamic thresholds). Waiting clients take turns.
  */
 export class FairShare {
-  readonly #places: number;
+  readonly places: number;
   readonly #multiple: number;
   readonly #held = new KeyedCount();
   readonly #queue = new FairQueue<Waiter>();
   #taken = 0;
 
-  /** @param multiple with 1, a single client gets half of the places; with n, the nth part is left for the others */
+  /** @param multiple a single client may hold this many times as many places as it leaves to others */
   constructor(places: number, multiple = 1) {
-    this.#places = places;
+    this.places = places;
     this.#multiple = multiple;
   }
 
@@ -116,7 +116,7 @@ export class FairShare {
 
   /** Whether `take` would call `start` at once. */
   hasRoomFor(client: string): boolean {
-    return this.#held.of(client) < this.#multiple * (this.#places - this.#taken);
+    return this.#held.of(client) < this.#multiple * (this.places - this.#taken);
   }
 
   /** Takes a place if the client may have one now. */

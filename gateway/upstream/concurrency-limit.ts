@@ -1,3 +1,5 @@
+import type { FairShare } from '../../shared/fair-share.ts';
+
 /** The limit never falls below this, because a core must be able to show that it has recovered. */
 const FEWEST = 8;
 /** A healthy core answers several thousand requests a second, so the last of this many waits a fraction of a second. */
@@ -139,27 +141,25 @@ export class ConcurrencyLimit {
 export class QueueLimit {
   readonly #queueMs: number;
   readonly #timeoutMs: number;
-  readonly #concurrency: number;
-  readonly #isWaited: () => boolean;
+  readonly #line: FairShare;
   #inFlight = 0;
   /** How long requests have waited, and the responses during that time. Both fade, so that recent ones count most. */
   #waitedMs = 0;
   #answered = 0;
   #at = performance.now();
 
-  /** @param isWaited returns whether requests wait for the core */
-  constructor(timeoutMs: number, concurrency: number, isWaited: () => boolean) {
+  /** @param line the places of the requests that the core gets at a time */
+  constructor(timeoutMs: number, line: FairShare) {
     this.#queueMs = timeoutMs * QUEUE;
     this.#timeoutMs = timeoutMs;
-    this.#concurrency = concurrency;
-    this.#isWaited = isWaited;
+    this.#line = line;
   }
 
   get value(): number {
     this.#pass(performance.now());
     if (this.#waitedMs < this.#queueMs / 4) return MOST;
     const answeredInTime = (this.#answered / this.#waitedMs) * this.#queueMs;
-    return within(Math.floor(this.#concurrency + 2 * answeredInTime), FEWEST, MOST);
+    return within(Math.floor(this.#line.places + 2 * answeredInTime), FEWEST, MOST);
   }
 
   get inFlight(): number {
@@ -186,13 +186,13 @@ export class QueueLimit {
   /** Notes the beginning of a response, or a timeout, which is no answer. */
   noteAnswer(sentAt: number, now: number): void {
     this.#pass(now);
-    if (this.#isWaited() && now - sentAt < this.#timeoutMs) this.#answered += 1;
+    if (this.#line.waiting > 0 && now - sentAt < this.#timeoutMs) this.#answered += 1;
   }
 
   #pass(now: number): void {
     const ms = now - this.#at;
     const left = Math.exp(-ms / this.#queueMs);
-    this.#waitedMs = this.#waitedMs * left + (this.#isWaited() ? ms : 0);
+    this.#waitedMs = this.#waitedMs * left + (this.#line.waiting > 0 ? ms : 0);
     this.#answered *= left;
     this.#at = now;
   }

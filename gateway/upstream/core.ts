@@ -114,13 +114,11 @@ export class Core {
     this.address = address;
     this.counts = counts;
     this.resends = resends;
-    this.reads = concurrency === undefined ? new FairShare(OWN) : new FairShare(concurrency, BUSY);
-    this.writes = concurrency === undefined ? new FairShare(OWN) : this.reads;
-    this.large = concurrency === undefined ? undefined : new FairShare(OWN);
-    this.limit =
-      concurrency === undefined
-        ? new ConcurrencyLimit(timeoutMs)
-        : new QueueLimit(timeoutMs, concurrency, () => this.reads.waiting > 0);
+    const line = concurrency === undefined ? undefined : new FairShare(concurrency, BUSY);
+    this.reads = line ?? new FairShare(OWN);
+    this.writes = line ?? new FairShare(OWN);
+    this.large = line && new FairShare(OWN);
+    this.limit = line === undefined ? new ConcurrencyLimit(timeoutMs) : new QueueLimit(timeoutMs, line);
     this.quick = new SharedWires(() => this.#newWire(true));
     this.slow = new SharedWires(() => this.#newWire(true));
   }

@@ -126,7 +126,12 @@ export const BREAKS: readonly Break[] = [
   row(LIMIT, 'gateway/concurrency', 'CHANCE * Math.sqrt(this.#inFlight)', '128'),
   row(LIMIT, 'gateway/concurrency', 'this.#mayRise = this.#queued <= allowed;', ''),
   row(LIMIT, 'gateway/core-concurrency', 'if (this.#waitedMs < this.#queueMs / 4) return MOST;', 'return MOST;'),
-  row(LIMIT, 'gateway/core-concurrency', 'this.#waitedMs * left + (this.#isWaited() ? ms : 0)', 'this.#waitedMs + ms'),
+  row(
+    LIMIT,
+    'gateway/core-concurrency',
+    'this.#waitedMs * left + (this.#line.waiting > 0 ? ms : 0)',
+    'this.#waitedMs + ms',
+  ),
   row('gateway/upstream/core.ts', 'gateway/core-concurrency', 'if (this.large !== undefined) return undefined;', ''),
   row(
     'gateway/upstream/core.ts',
@@ -212,8 +217,8 @@ export const BREAKS: readonly Break[] = [
   row(
     'shared/fair-share.ts',
     'gateway/concurrency',
-    '< this.#multiple * (this.#places - this.#taken);',
-    '< this.#places && this.#taken < this.#places;',
+    '< this.#multiple * (this.places - this.#taken);',
+    '< this.places && this.#taken < this.places;',
   ),
   row(
     'gateway/primary/local-decisions.ts',
