@@ -88,7 +88,7 @@ test(
     let refused: Awaited<ReturnType<typeof send>> | undefined;
     let remaining = 1_000_000;
     // Five times as many as the core can answer.
-    for (let round = 0; round < 300; round++) {
+    for (let round = 0; round < 150; round++) {
       await sleep(20);
       for (let count = 0; count < 10; count++) {
         sent.push(
@@ -112,7 +112,7 @@ test(
     await Promise.all(sent);
     const count = (status: number) => statuses.filter((one) => one === status).length;
     expect(count(504)).toBe(0);
-    expect(count(200)).toBeGreaterThan(200);
+    expect(count(200)).toBeGreaterThan(100);
     expect(count(503)).toBeGreaterThan(count(200));
     expect(refused?.headers['retry-after']).toBe('1');
     // The minute's bucket refills while the test runs, so no more tokens are missing than requests were admitted.
@@ -127,7 +127,7 @@ test.for(['GET', 'POST'])('a %s that waits for a core that falls silent goes to 
     (socket, head) => void ((!isSilent || head.startsWith('GET /readyz')) && socket.write(okTo(head))),
   );
   const { url, seen } = await countingCore(() => sleep(5));
-  const stack = await startStack({ CORE_URL: `${silent},${url}`, CORE_CONCURRENCY: '1', CORE_TIMEOUT_MS: '4000' });
+  const stack = await startStack({ CORE_URL: `${silent},${url}`, CORE_CONCURRENCY: '1', CORE_TIMEOUT_MS: '2000' });
   const keys = await keysOf(stack, 6);
   const ask = (key: string) =>
     method === 'GET' ? send(`${stack.gateway}/v1/pets`, { key }) : post(`${stack.gateway}/v1/pets`, {}, { key });
@@ -139,7 +139,7 @@ test.for(['GET', 'POST'])('a %s that waits for a core that falls silent goes to 
 });
 
 test('clients that do not read their large responses take no places from others', async () => {
-  const large = 'x'.repeat(4_000_000);
+  const large = 'x'.repeat(30_000_000);
   const core = await faultyCore((socket: Socket, head) => {
     const body = head.includes('large') ? large : '[]';
     socket.write(withIdOf(head, `HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n${body}`));
@@ -155,7 +155,7 @@ test('clients that do not read their large responses take no places from others'
   expect((await send(`${stack.gateway}/v1/pets`, { key: small })).status).toBe(200);
 });
 
-test('a client that closes its connection frees its place in the queue', async () => {
+test('a client that resets its connections leaves the line', async () => {
   const { url, seen } = await countingCore(() => sleep(300));
   const stack = await startStack({ CORE_URL: url, CORE_CONCURRENCY: '1' });
   const [gone, small] = await keysOf(stack, 2);
@@ -167,7 +167,7 @@ test('a client that closes its connection frees its place in the queue', async (
     }),
   );
   await expect.poll(() => seen.heads.length).toBe(1);
-  for (const socket of sockets) socket.destroy();
+  for (const socket of sockets) socket.resetAndDestroy();
   expect((await send(`${stack.gateway}/v1/pets`, { key: small })).status).toBe(200);
   expect(seen.heads.length).toBeLessThan(5);
 });
