@@ -2,7 +2,6 @@ import type { IncomingMessage } from 'node:http';
 import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import ipaddr from 'ipaddr.js';
-import { methodNotAllowed } from '../../shared/http/errors.ts';
 import {
   announcesBody,
   checkHead,
@@ -25,8 +24,6 @@ import { type CanonicalRequest, type Exchange, type Peer, timesOf } from '../tel
 const MAX_TARGET_LENGTH = 8_192;
 /** The server accepts heads of twice this length, so that this check can refuse longer ones with an error. */
 export const HEAD_LIMITS: HeadLimits = { lines: 100, bytes: 16_384 };
-/** Methods that routes use or that clients may reasonably try. Others are refused before routing. */
-const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
 /** Non-empty segments of unreserved characters, sub-delimiters and percent-encodings (RFC 3986 §3.3). */
 const PATH = /^(?:\/(?:[\w.~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)*\/?$/;
@@ -47,7 +44,6 @@ export function canonicalRequest(request: IncomingMessage): CanonicalRequest {
   );
   const target = originForm(url, host);
   const path = method === 'OPTIONS' && target === '*' ? target : canonicalPath(target);
-  if (!METHODS.has(method)) throw methodNotAllowed('GET, HEAD, POST', true);
   return { method, path, target, host, authorization, hasBody: announcesBody(request) };
 }
 

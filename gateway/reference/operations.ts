@@ -64,7 +64,8 @@ export const PARAMETERS: Readonly<Record<string, Parameter>> = {
     'query',
     'after',
     { ...ID, examples: [0] },
-    'Returns only records with a greater id. The Link header contains the value for the next page.',
+    'Returns only records with a greater id. The Link header contains the value for the next page. Of records that are ' +
+      'created at the same time, one with a smaller id can appear later.',
   ),
   requestId: optional(
     'header',

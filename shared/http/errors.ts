@@ -148,9 +148,9 @@ export class HttpError extends Error {
 export const unavailable = (cause: unknown, shown?: string): HttpError =>
   new HttpError('unavailable', shown, { cause, headers: ['Retry-After', '1'] });
 
-/** 405 with the allowed methods (RFC 9110 §15.5.6). @param closes whether the response closes its connection */
-export const methodNotAllowed = (allowed: string, closes = false): HttpError =>
-  new HttpError('method_not_allowed', undefined, { headers: ['Allow', allowed], closes });
+/** 405 with the allowed methods (RFC 9110 §15.5.6). */
+export const methodNotAllowed = (allowed: string): HttpError =>
+  new HttpError('method_not_allowed', undefined, { headers: ['Allow', allowed] });
 
 /** The error response for any thrown value. An unknown fault becomes a 500 without details. */
 export function toHttpError(thrown: unknown): HttpError {

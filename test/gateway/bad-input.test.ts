@@ -118,10 +118,14 @@ test.for([
   ['POST', '/v1/store/orders', 'GET, HEAD'],
   ['TRACE', '/v1/pets', 'GET, HEAD, POST'],
   ['PROPFIND', '/v1/pets', 'GET, HEAD, POST'],
+  ['PROPFIND', '/v1/pets/1', 'GET, HEAD'],
+  ['TRACE', '/docs/', 'GET, HEAD'],
 ] as const)('%s %s gets 405 with the allowed methods', async ([method, path, allow]) => {
   const { status, json, headers } = await send(`${stack.gateway}${path}`, { method, key });
   expect([status, json]).toEqual([405, expect.objectContaining({ code: 'method_not_allowed', status: 405 })]);
   expect(headers.allow).toBe(allow);
+  // The key pays, except for the reference.
+  if (path !== '/docs/') expect(headers['x-ratelimit-limit']).toBe('10000');
 });
 
 test('a body for an operation that accepts none gets 400', async () => {
