@@ -104,7 +104,7 @@ export const GatewaySettings = z
     CORE_CONCURRENCY: integer(1, 1_000)
       .optional()
       .describe(
-        'number of requests that a worker sends to a core at once; for the rest, clients take turns. Unset: no fixed number',
+        'number of requests that a worker sends to a core at once, for one client at most half; the rest take turns. Unset: no fixed number',
       ),
     WORKERS: integer(1, 64)
       .default(1)
@@ -202,7 +202,7 @@ export const GatewaySettings = z
 export type GatewaySettings = Settings<typeof GatewaySettings>;
 
 /** @throws {SettingsError} naming every fault */
-export const readGatewaySettings = (environment: NodeJS.ProcessEnv, args?: readonly string[]): GatewaySettings =>
+export const readGatewaySettings = (environment: NodeJS.ProcessEnv, args?: readonly string[] | null): GatewaySettings =>
   readSettings(GatewaySettings, environment, args);
 
 /** How long a token from a file is used before the file is read again. */

@@ -94,20 +94,17 @@ export interface Waiter {
 }
 
 /**
- * A fixed number of places, shared fairly: a client may hold a multiple of the number of places that are free, so that
- * some are left for other clients (dynamic thresholds). Waiting clients take turns.
+ * A fixed number of places, shared fairly: a client may hold as many places as are free, so that some are always left
+ * for other clients (dynamic thresholds). Waiting clients take turns.
  */
 export class FairShare {
   readonly places: number;
-  readonly #multiple: number;
   readonly #held = new KeyedCount();
   readonly #queue = new FairQueue<Waiter>();
   #taken = 0;
 
-  /** @param multiple a single client may hold this many times as many places as it leaves to others */
-  constructor(places: number, multiple = 1) {
+  constructor(places: number) {
     this.places = places;
-    this.#multiple = multiple;
   }
 
   get waiting(): number {
@@ -116,7 +113,7 @@ export class FairShare {
 
   /** Whether `take` would call `start` at once. */
   hasRoomFor(client: string): boolean {
-    return this.#held.of(client) < this.#multiple * (this.places - this.#taken);
+    return this.#held.of(client) < this.places - this.#taken;
   }
 
   /** Takes a place if the client may have one now. */

@@ -129,7 +129,9 @@ export class Call implements PendingRequest {
     const core = this.#core;
     const { cores } = this.#context;
     if (core === undefined || cores.isOnlyReady(core)) return;
-    if (this.#isSent && now - this.sentAt >= silentAfterMs && core.newestAnswered < this.sentAt) core.fallSilent(now);
+    // A request that has waited for a wire is late only if the core takes long.
+    if (this.#isSent && now - this.sentAt < silentAfterMs) return;
+    if (this.#isSent && core.newestAnswered < this.sentAt) core.fallSilent(now);
     const mayLeave = this.#isSent ? this.mayBeResent : core.isSilent;
     const other = mayLeave ? cores.other(core) : undefined;
     if (other === undefined) return;

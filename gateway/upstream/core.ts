@@ -9,8 +9,6 @@ import { FLOWING_MS, MAX_DEPTH, type PendingRequest, Wire } from './wire.ts';
 /** How many wires (connections) the reads share, and how many requests may each have a wire of their own. */
 const SHARED = 16;
 const OWN = 64;
-/** A client may use this many times the part of CORE_CONCURRENCY that is free, so that a small core idles for nobody. */
-const BUSY = 8;
 const CONNECT_TIMEOUT_MS = 1_000;
 /** Less than the core's own keep-alive of 5 s, so that no wire is used while the core closes it. */
 const KEEP_ALIVE_MS = 4_000;
@@ -114,7 +112,7 @@ export class Core {
     this.address = address;
     this.counts = counts;
     this.resends = resends;
-    const line = concurrency === undefined ? undefined : new FairShare(concurrency, BUSY);
+    const line = concurrency === undefined ? undefined : new FairShare(concurrency);
     this.reads = line ?? new FairShare(OWN);
     this.writes = line ?? new FairShare(OWN);
     this.large = line && new FairShare(OWN);

@@ -136,11 +136,12 @@ export const BREAKS: readonly Break[] = [
   row(
     'gateway/upstream/core.ts',
     'gateway/core-concurrency',
-    'new FairShare(concurrency, BUSY)',
-    'new FairShare(concurrency)',
+    'this.writes = line ?? new FairShare(OWN)',
+    'this.writes = new FairShare(OWN)',
   ),
   row(CALL, 'gateway/core-concurrency', 'core.large?.takeNow(this.client)', 'false'),
   row(CALL, 'gateway/core-concurrency', 'this.mayBeResent : core.isSilent', 'this.mayBeResent : false'),
+  row(CALL, 'gateway/core-concurrency', 'if (this.#isSent && now - this.sentAt < silentAfterMs) return;', ''),
   row('gateway/upstream/core.ts', 'gateway/concurrency', '|| 2 * this.limit.inFlight >= this.limit.value', ''),
   row(
     'gateway/pipeline/overload.ts',
@@ -217,7 +218,7 @@ export const BREAKS: readonly Break[] = [
   row(
     'shared/fair-share.ts',
     'gateway/concurrency',
-    '< this.#multiple * (this.places - this.#taken);',
+    '< this.places - this.#taken;',
     '< this.places && this.#taken < this.places;',
   ),
   row(

@@ -75,7 +75,7 @@ export async function measureRow(row: Row, { redisUrl, keys }: Shared): Promise<
         ADMIN_PORT: '0',
         ADMIN_TOKEN,
         CORE_URL: cores.map(({ urls }) => urls.core).join(','),
-        // More than the core handles at once, so that it need not wait for the next request.
+        // A single client gets half of it.
         CORE_CONCURRENCY: row.slots === undefined ? '' : String(2 * row.slots),
         REDIS_URL: redisUrl,
         DATA_DIR: join(folder, 'gateway'),
