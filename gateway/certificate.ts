@@ -103,23 +103,31 @@ export function watchCertificate({ files, first, onRenewed, logger }: Certificat
   function look(): void {
     try {
       const found = readCertificate(files);
+      const end = endOf(found);
+      const now = Date.now() / 1_000;
+      if (end < now && now < expiresAt)
+        throw new CertificateFault('certFile', 'must hold a certificate that is valid now');
       fault = undefined;
       timesSeen = 0;
       if (found.cert === inUse.cert && found.key === inUse.key) return;
       inUse = found;
-      expiresAt = endOf(found);
+      expiresAt = end;
       onRenewed(found);
       logger.info({ validTo: new X509Certificate(found.cert).validTo }, 'the certificate was renewed');
     } catch (thrown) {
-      reject(thrown as Error);
+      reject(thrown as CertificateFault);
     }
   }
 
-  function reject({ message }: Error): void {
-    timesSeen = message === fault ? timesSeen + 1 : 1;
-    fault = message;
+  function reject({ file, message }: CertificateFault): void {
+    const found = `${file}: ${message}`;
+    timesSeen = found === fault ? timesSeen + 1 : 1;
+    fault = found;
     if (timesSeen === REJECTED_AFTER)
-      logger.error({ reason: message }, 'the certificate files are invalid; the last good ones stay');
+      logger.error(
+        { file: files[file], reason: message },
+        'the certificate files are invalid; the last good ones stay',
+      );
   }
 
   const stop = every(LOOK_EVERY_MS, look);

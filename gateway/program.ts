@@ -28,7 +28,7 @@ export const runGateway = () =>
   run(async () => {
     takeLogDescriptor(process.env);
     if (ASKS_FOR_FILES in process.env) readInstead(await filesOfPrimary());
-    const settings = readGatewaySettings(process.env, cluster.isWorker ? [] : process.argv.slice(2));
+    const settings = readGatewaySettings(process.env, cluster.isWorker ? null : process.argv.slice(2));
     const readAgain = () => readGatewaySettings(process.env);
     const logger = createLogger('gateway', settings.LOG_LEVEL, cluster.isWorker ? number : undefined);
     const start = await startOfRole();

@@ -20,6 +20,7 @@ import { endLeftBehind, WorkerProcess } from './worker-process.ts';
 import { type Reason, Workers } from './workers.ts';
 
 const WATCH_MS = 100;
+const LOOK_EVERY_MS = 1_000;
 /** How long a replacement waits for Redis if this process already has the plans. */
 const REPLACED_WITHIN_MS = 250;
 
@@ -57,7 +58,10 @@ export async function startPrimary(
   const levels = levelsOfMachine(clients, () => workers.channels());
   const opened = Promise.withResolvers<PlannedBackend>();
   const keys = opened.promise.then((backend) => backend.keys);
-  const webhooks = new Webhooks(keys, logger, { url: settings.WEBHOOK_URL, secret: webhookSecretOf(settings, logger) });
+  const webhookSecret = webhookSecretOf(settings, logger);
+  // Without events, this alone notices that the file has changed.
+  every(LOOK_EVERY_MS, webhookSecret);
+  const webhooks = new Webhooks(keys, logger, { url: settings.WEBHOOK_URL, secret: webhookSecret });
   const crashes = new Counter({ name: 'gateway_worker_crashes_total', help: 'Workers that crashed.' });
   crashes.declare('');
   const filesInsteadOfBad = lastGoodFiles(readAgain);

@@ -12,13 +12,14 @@ const NEVER_EMPTY = 'CORE_TOKEN';
 /**
  * Reads a service's settings from the environment. An empty variable counts as unset. Messages do not repeat values:
  * some are secret.
- * @param args the program's arguments. Each of them is a fault
+ * @param args the program's arguments. Each of them is a fault. Null in a worker, whose primary has checked them and the
+ *   names of all variables, but keeps some settings to itself, so that another variable could look like one of those
  * @throws {SettingsError} naming every missing, bad or misspelt setting, and every argument
  */
 export function readSettings<S extends z.ZodObject>(
   schema: S,
   environment: NodeJS.ProcessEnv,
-  args: readonly string[] = [],
+  args: readonly string[] | null = [],
 ): Settings<S> {
   const set = Object.fromEntries(
     Object.entries(environment).filter(([name, value]) => value !== '' || name === NEVER_EMPTY),
@@ -27,13 +28,13 @@ export function readSettings<S extends z.ZodObject>(
   const { given, files, faults } = withSecretFiles(set, secrets);
   const result = schema.safeParse(given);
   const names = [...Object.keys(schema.shape), ...secrets.map(fileSetting)];
-  const unknown = misspelt(Object.keys(given), names);
+  const unknown = args === null ? [] : misspelt(Object.keys(given), names);
   const issues = (result.error?.issues ?? []).filter(({ path }) => !faults.some(([name]) => name === path[0]));
   const lines = [
     ...faults.map(([name, message]) => `  ${fileSetting(name)}: ${message}`),
     ...issues.map((issue) => `  ${issue.path.join('.')}: ${issue.message}`),
     ...unknown.map(([name, meant]) => `  ${name}: is not a setting; did you mean ${meant}? Rename or unset it`),
-    ...argumentFaults(args, names, secrets).map(([argument, message]) => `  ${argument}: ${message}`),
+    ...argumentFaults(args ?? [], names, secrets).map(([argument, message]) => `  ${argument}: ${message}`),
   ];
   if (result.success && lines.length === 0) return { ...result.data, secretFiles: files };
   throw new SettingsError(`The settings are invalid:\n${lines.join('\n')}`);

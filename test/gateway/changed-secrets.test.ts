@@ -7,6 +7,7 @@ import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import type { LogLine } from '../support/log.ts';
+import { startService } from '../support/process.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
 
 const OLD = 'the-old-token-of-the-core';
@@ -60,4 +61,17 @@ test('the gateway sends the first of several tokens, and the core accepts each o
   const asked = [NEW, OLD, `${NEW},${OLD}`, `${NEW}${OLD}`, 'neither-of-both-tokens'];
   const statuses = asked.map(async (key) => (await send(`${stack.core}/v1/pets`, { key })).status);
   expect(await Promise.all(statuses)).toEqual([200, 200, 401, 401, 401]);
+});
+
+test("a new secret for webhooks is noticed without an event; a variable that resembles one of the primary's settings is ignored if that is set", async () => {
+  const DATA_DIR = await temporaryFolder();
+  const WEBHOOK_SECRET_FILE = join(DATA_DIR, 'secret');
+  await writeFile(WEBHOOK_SECRET_FILE, 'the-old-secret-of-the-receiver');
+  const ports = { PORT: '0', ADMIN_PORT: '0', ADMIN_PRT: '1' };
+  const environment = { ...ports, DATA_DIR, WEBHOOK_URL: 'http://127.0.0.1:1', WEBHOOK_SECRET_FILE };
+  const { out } = await startService('gateway/main.ts', environment);
+  await writeFile(WEBHOOK_SECRET_FILE, 'bad');
+  await expect.poll(out).toMatch(/"setting":"WEBHOOK_SECRET","reason":"it has no valid value"/);
+  await writeFile(WEBHOOK_SECRET_FILE, 'the-new-secret-of-the-receiver');
+  await expect.poll(out).toMatch(/"setting":"WEBHOOK_SECRET".*the setting was changed/);
 });

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { expect, test } from 'vitest';
-import { type Authority, createAuthority } from '../support/certificates.ts';
+import { type Authority, createAuthority, expire } from '../support/certificates.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore, withIdOf } from '../support/faulty-core.ts';
 import { send, sendBytes } from '../support/http.ts';
@@ -145,13 +145,27 @@ test('invalid new files are logged once as an error, and the last valid ones sta
   const alarms = () => stack.log.filter(({ level }) => level === 50);
 
   await renew({ ...next, keyFile: authority.keyFile });
-  await expect.poll(alarms).toEqual([expect.objectContaining({ reason: 'must be the key of the certificate' })]);
+  await expect
+    .poll(alarms)
+    .toEqual([expect.objectContaining({ file: files.keyFile, reason: 'must be the key of the certificate' })]);
   expect(await isRefused(stack.gateway, { ca })).toBe(false);
   await sleep(2_200);
   await renew(next);
   const nextCa = await readFile(next.caFile);
   await expect.poll(() => isRefused(stack.gateway, { ca: nextCa })).toBe(false);
   expect(alarms()).toHaveLength(1);
+});
+
+test('an expired certificate does not replace one that is valid', async () => {
+  const expired = await createAuthority();
+  expire(expired);
+  const { files, renew } = await mounted(authority);
+  const stack = await startStack(settingsOf(files));
+  await renew(expired);
+  await expect
+    .poll(() => stack.log.filter(({ level }) => level === 50))
+    .toEqual([expect.objectContaining({ file: files.certFile, reason: 'must hold a certificate that is valid now' })]);
+  expect(await isRefused(stack.gateway, { ca })).toBe(false);
 });
 
 test('an unfinished handshake times out, and counts as a connection until then', TIMED, async () => {

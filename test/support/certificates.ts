@@ -29,6 +29,13 @@ export async function createAuthority(name = 'IP:127.0.0.1', days = 1): Promise<
   return { caFile, certFile, keyFile };
 }
 
+/** Replaces the server certificate with one that expired yesterday. */
+export function expire({ certFile, keyFile }: Authority): void {
+  const request = `${certFile}.request`;
+  openssl('req', '-new', '-key', keyFile, '-subj', '/CN=server of a test', '-out', request);
+  openssl('x509', '-req', '-in', request, '-signkey', keyFile, '-days', '-1', '-out', certFile);
+}
+
 function openssl(...args: string[]): void {
   execFileSync('openssl', args, { stdio: ['ignore', 'ignore', 'pipe'] });
 }

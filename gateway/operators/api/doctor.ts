@@ -72,9 +72,7 @@ export function checkPlans({
   const stays = lastGood === undefined ? 'clients get 503' : 'the last good one stays in force';
   if (!isReadable && !isMissing) {
     const isOtherType = unreadableBecause instanceof OtherValue;
-    const advice = isOtherType
-      ? 'It is not a hash: run DEL gateway:plans.'
-      : 'Does Redis answer? The log shows the error.';
+    const advice = isOtherType ? 'It is not a hash: run DEL gateway:plans.' : 'The log shows the error.';
     return [(isOtherType ? fault : unknown)(TABLE, `cannot be read; ${stays}`, advice)];
   }
   if (isMissing && lastGood !== undefined)
