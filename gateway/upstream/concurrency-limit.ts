@@ -233,3 +233,26 @@ class Quickest {
     } else this.#newer = Math.min(this.#newer, ms);
   }
 }
+
+/** The number of reads that may be sent twice: this many at first, then one more for every ten responses. */
+const MAX_RESENDS = 64;
+const RESENDS_PER_ANSWER = 0.1;
+
+/** The budget for resent reads. All cores share it, so healthy cores pay for resending reads of a silent one. */
+export class Resends {
+  #left = MAX_RESENDS;
+
+  noteAnswer(): void {
+    this.#left = Math.min(this.#left + RESENDS_PER_ANSWER, MAX_RESENDS);
+  }
+
+  /**
+   * @param isOwnFault whether the read waits behind one from the same client
+   * @returns false once the budget is used up, so that slow cores do not get every request twice
+   */
+  take(isOwnFault: boolean): boolean {
+    if (this.#left < (isOwnFault ? MAX_RESENDS / 4 : 1)) return false;
+    this.#left -= 1;
+    return true;
+  }
+}

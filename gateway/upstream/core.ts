@@ -1,10 +1,79 @@
 import { Client } from 'undici';
 import { FairShare } from '../../shared/fair-share.ts';
-import { ConcurrencyLimit, QueueLimit } from './concurrency-limit.ts';
+import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
+import { ConcurrencyLimit, QueueLimit, Resends } from './concurrency-limit.ts';
 import type { CoreAddress } from './core-addresses.ts';
-import { CoreCounts, type LastFault } from './faults.ts';
+import { FAULT_KINDS, type FaultKind } from './faults.ts';
 import { pathOf, type UpstreamRequest } from './headers.ts';
 import { FLOWING_MS, MAX_DEPTH, type PendingRequest, Wire } from './wire.ts';
+
+const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+
+/** The last failure of a core, and its Unix time in ms. */
+interface LastFault {
+  readonly at: number;
+  readonly kind: FaultKind;
+}
+
+/** Metrics of one core: its response times and failures. */
+export class CoreCounts {
+  readonly #kind = new Label('kind', FAULT_KINDS);
+  readonly #seconds: Histogram;
+  readonly #faults: Counter;
+  readonly #resends: Counter;
+  lastFault: LastFault | undefined;
+  /** Whether the last attempt failed. */
+  isFailing = false;
+
+  /** @param origin the value of the label `core` */
+  constructor(origin: string) {
+    const core = new Label('core', [origin]);
+    this.#seconds = new Histogram(
+      {
+        name: 'gateway_upstream_duration_seconds',
+        help: 'Time until a core began to respond or failed, including the wait for a connection.',
+      },
+      SECONDS,
+      core,
+    );
+    this.#faults = new Counter(
+      { name: 'gateway_upstream_errors_total', help: 'Failed attempts to get a response from a core, by kind.' },
+      core,
+      this.#kind,
+    );
+    this.#resends = new Counter(
+      {
+        name: 'gateway_upstream_asked_again_total',
+        help: 'Reads sent twice because the first response was late, or too large for a shared connection.',
+      },
+      core,
+    );
+    this.#resends.declare(origin);
+    for (const kind of FAULT_KINDS) this.#faults.declare(origin, kind);
+  }
+
+  answered(milliseconds: number): void {
+    this.isFailing = false;
+    this.#seconds.observe(milliseconds / 1_000);
+  }
+
+  /** @param kind undefined if the core is not to blame */
+  failed(kind: FaultKind | undefined): void {
+    if (kind === undefined) return;
+    this.#faults.add(0, this.#kind.positionOf(kind));
+    this.lastFault = { at: Date.now(), kind };
+    this.isFailing = true;
+  }
+
+  /** Counts a read that was sent again because this core was late. */
+  resent(): void {
+    this.#resends.add();
+  }
+
+  families(): Family[] {
+    return [this.#seconds.family(), this.#faults.family(), this.#resends.family()];
+  }
+}
 
 /** How many wires (connections) the reads share, and how many requests may each have a wire of their own. */
 const SHARED = 16;
@@ -27,29 +96,6 @@ export const NOTED_MS = 10_000;
 /** How long a client's responses on one path count as large. The first large one is requested twice. */
 export const LARGE_NOTED_MS = 600_000;
 const SUSPECTED_MS = 1_000;
-
-/** The number of reads that may be sent twice: this many at first, then one more for every ten responses. */
-const MAX_RESENDS = 64;
-const RESENDS_PER_ANSWER = 0.1;
-
-/** The budget for resent reads. All cores share it, so healthy cores pay for resending reads of a silent one. */
-export class Resends {
-  #left = MAX_RESENDS;
-
-  noteAnswer(): void {
-    this.#left = Math.min(this.#left + RESENDS_PER_ANSWER, MAX_RESENDS);
-  }
-
-  /**
-   * @param isOwnFault whether the read waits behind one from the same client
-   * @returns false once the budget is used up, so that slow cores do not get every request twice
-   */
-  take(isOwnFault: boolean): boolean {
-    if (this.#left < (isOwnFault ? MAX_RESENDS / 4 : 1)) return false;
-    this.#left -= 1;
-    return true;
-  }
-}
 
 /** How often a read or a write tests a silent core. Writes do so less often, because they cannot be repeated. */
 const TRY_EVERY_MS = { read: 1_000, write: 10_000 };

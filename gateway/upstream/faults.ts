@@ -1,7 +1,6 @@
 import { HttpError } from '../../shared/http/errors.ts';
-import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
 
-/** The ways in which a request to a core can fail, their meaning, and how often a core failed. */
+/** The ways in which a request to a core can fail, and their meaning. */
 
 export class CoreTooSlow extends Error {
   override readonly message = 'The core did not answer in time.';
@@ -89,71 +88,3 @@ export function isConnectionFault(cause: unknown): boolean {
 }
 
 const BROKEN: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH']);
-
-const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
-
-/** The last failure of a core, and its Unix time in ms. */
-export interface LastFault {
-  readonly at: number;
-  readonly kind: FaultKind;
-}
-
-/** Metrics of one core: its response times and failures. */
-export class CoreCounts {
-  readonly #kind = new Label('kind', FAULT_KINDS);
-  readonly #seconds: Histogram;
-  readonly #faults: Counter;
-  readonly #resends: Counter;
-  lastFault: LastFault | undefined;
-  /** Whether the last attempt failed. */
-  isFailing = false;
-
-  /** @param origin the value of the label `core` */
-  constructor(origin: string) {
-    const core = new Label('core', [origin]);
-    this.#seconds = new Histogram(
-      {
-        name: 'gateway_upstream_duration_seconds',
-        help: 'Time until a core began to respond or failed, including the wait for a connection.',
-      },
-      SECONDS,
-      core,
-    );
-    this.#faults = new Counter(
-      { name: 'gateway_upstream_errors_total', help: 'Failed attempts to get a response from a core, by kind.' },
-      core,
-      this.#kind,
-    );
-    this.#resends = new Counter(
-      {
-        name: 'gateway_upstream_asked_again_total',
-        help: 'Reads sent twice because the first response was late, or too large for a shared connection.',
-      },
-      core,
-    );
-    this.#resends.declare(origin);
-    for (const kind of FAULT_KINDS) this.#faults.declare(origin, kind);
-  }
-
-  answered(milliseconds: number): void {
-    this.isFailing = false;
-    this.#seconds.observe(milliseconds / 1_000);
-  }
-
-  /** @param kind undefined if the core is not to blame */
-  failed(kind: FaultKind | undefined): void {
-    if (kind === undefined) return;
-    this.#faults.add(0, this.#kind.positionOf(kind));
-    this.lastFault = { at: Date.now(), kind };
-    this.isFailing = true;
-  }
-
-  /** Counts a read that was sent again because this core was late. */
-  resent(): void {
-    this.#resends.add();
-  }
-
-  families(): Family[] {
-    return [this.#seconds.family(), this.#faults.family(), this.#resends.family()];
-  }
-}

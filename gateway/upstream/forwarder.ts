@@ -4,9 +4,17 @@ import type { Logger } from '../../shared/process/logger.ts';
 import { every } from '../../shared/process/repeat.ts';
 import type { Destination, Done } from './answer.ts';
 import { Call, type CallContext } from './call.ts';
-import { Core, type CoreChoice, type CoreOptions, type CoreState, LATE_AFTER_MS, NOTED_MS, Resends } from './core.ts';
+import { Resends } from './concurrency-limit.ts';
+import {
+  Core,
+  type CoreChoice,
+  type CoreCounts,
+  type CoreOptions,
+  type CoreState,
+  LATE_AFTER_MS,
+  NOTED_MS,
+} from './core.ts';
 import { type CoreAddress, CoreNames } from './core-addresses.ts';
-import type { CoreCounts } from './faults.ts';
 import { pathOf, type UpstreamRequest } from './headers.ts';
 import type { PendingRequest, Wire } from './wire.ts';
 

@@ -9,7 +9,7 @@ import { canonicalRequest } from '../../gateway/pipeline/client-http.ts';
 import { ROUTES } from '../../gateway/routes.ts';
 import type { Exchange } from '../../gateway/telemetry/exchange.ts';
 import { Traffic } from '../../gateway/telemetry/request-metrics.ts';
-import { CoreCounts } from '../../gateway/upstream/faults.ts';
+import { CoreCounts } from '../../gateway/upstream/core.ts';
 import { requestHeaders, responseHeaders } from '../../gateway/upstream/headers.ts';
 import { addTrace, traceOf } from '../../shared/http/request-head.ts';
 import { loggerTo, logInfoLine } from '../../shared/process/logger.ts';
