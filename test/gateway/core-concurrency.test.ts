@@ -83,16 +83,16 @@ test('clients whose requests hang leave places for others', async () => {
 });
 
 test('reads that have waited in the line are not late when they are sent', async () => {
-  const cores = [await countingCore(() => sleep(20)), await countingCore(() => sleep(20))];
+  const cores = [await countingCore(() => sleep(100)), await countingCore(() => sleep(100))];
   const stack = await startStack({
     CORE_URL: cores.map(({ url }) => url).join(),
     CORE_CONCURRENCY: '4',
   });
   const keys = await keysOf(stack, 3);
-  const reads = keys.flatMap((key) => Array.from({ length: 100 }, () => send(`${stack.gateway}/v1/pets`, { key })));
-  expect(await statusesOf(reads)).toEqual({ 200: 300 });
+  const reads = keys.flatMap((key) => Array.from({ length: 20 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  expect(await statusesOf(reads)).toEqual({ 200: 60 });
   expect(Math.max(...cores.map(({ seen }) => seen.most))).toBeLessThanOrEqual(4);
-  expect(cores.reduce((sum, { seen }) => sum + seen.heads.length, 0)).toBe(300);
+  expect(cores.reduce((sum, { seen }) => sum + seen.heads.length, 0)).toBe(60);
 });
 
 test(
