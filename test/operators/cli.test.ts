@@ -241,7 +241,7 @@ const everything = async () => {
 test.for([
   [['plans', 'set', 'free', '--minute', 'nan'], 'It must be a whole number from 1 to 1000000000.'],
   [['plans', 'set', 'gold', '--minute', '5'], PLANS],
-  [['plans', 'set', 'free'], 'The body contains no changes.'],
+  [['plans', 'set', 'free'], 'The request contains no changes.'],
   [['keys', 'create', '--plan', 'gold', '--name', 'a'], PLANS],
   [['keys', 'create', '--plan', 'free', '--name', 'a', '--expires', 'soon'], 'It must be a time, such as 2030-12-31T'],
   [['keys', 'secrets', 'add', 'x', '--name', 'a', '--expires', 'soon'], 'It must be a time, such as 2030-12-31T'],

@@ -202,7 +202,7 @@ test('a rollback that no replica has received can be repeated, and the change st
   await expect.poll(async () => (await stack.admin('POST', '/plans/rollback', {})).status).toBe(200);
   expect(await ctl(stack, 'plans', 'rollback', '--yes')).toMatchObject({
     code: 0,
-    err: expect.stringMatching(/^Note: The last change is itself a rollback\. To revert it, send its id: \d+-\d+$/m),
+    err: expect.stringMatching(/^Note: The last change is itself a rollback\. To revert it, roll back \d+-\d+$/m),
   });
   const { history } = await get<HistoryAnswer>(stack, '/plans/history');
   expect([await minute(), history.length]).toEqual([60, 2]);

@@ -166,7 +166,7 @@ function viaOf({ 'sec-fetch-site': site, 'user-agent': agent }: AdminCall['reque
 
 /** @throws {HttpError} 400 for a body without any changes */
 export function refuseEmpty(given: object): void {
-  if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no changes.');
+  if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The request contains no changes.');
 }
 
 /** All parameters that an operation accepts. A change also accepts an author and a reason. */

@@ -204,7 +204,7 @@ export const rollBack = operation(
     const withReason = { ...about, reason: about.reason || `rolls back ${last.id}` };
     await applyChange({ deps, about: withReason, headers }, takenBack, 'rollback');
     if (isDone)
-      headers.push('Warning', `199 - "The last change is itself a rollback. To revert it, send its id: ${last.id}"`);
+      headers.push('Warning', `199 - "The last change is itself a rollback. To revert it, roll back ${last.id}"`);
     return deps.planCache.table;
   },
 );
