@@ -111,6 +111,11 @@ export class FairShare {
     return this.#queue.size;
   }
 
+  /** How many clients wait. */
+  get waitingClients(): number {
+    return this.#queue.clients;
+  }
+
   /** Whether `take` would call `start` at once. */
   hasRoomFor(client: string): boolean {
     return this.#held.of(client) < this.places - this.#taken;

@@ -26,14 +26,19 @@ export interface Caller {
  */
 export class LoadShedder {
   readonly #limit: () => number;
+  readonly #perCaller: () => number;
   readonly #addresses = new Map<string, Address>();
   #callers = 0;
   #total = 0;
   #unverified = 0;
 
-  /** @param limit returns the current maximum number of concurrent requests */
-  constructor(limit: () => number) {
+  /**
+   * @param limit returns the current maximum number of concurrent requests
+   * @param perCaller returns that of one caller, if its fair share is larger
+   */
+  constructor(limit: () => number, perCaller = () => Number.POSITIVE_INFINITY) {
     this.#limit = limit;
+    this.#perCaller = perCaller;
   }
 
   /** Creates a slot for one request. It holds no capacity yet. */
@@ -46,6 +51,7 @@ export class LoadShedder {
     if (caller instanceof Address && this.#unverified >= limit * UNVERIFIED_SHARE) return false;
     // The fair share is never less than the free capacity, which is cheaper to compute.
     const wanted = caller.inFlight + 1;
+    if (wanted > this.#perCaller()) return false;
     return wanted <= limit - this.#total || wanted <= fairPart(limit, this.#total, this.#callers);
   }
 

@@ -51,7 +51,11 @@ interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependenci
 export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onRequest' | 'upgrades'> {
   const { allowance, draftFields } = deps;
   const router = createRouter(deps.routes);
-  const shedder = new LoadShedder(() => deps.forwarder.cores.limit);
+  const { cores } = deps.forwarder;
+  const shedder = new LoadShedder(
+    () => cores.limit,
+    () => cores.limitPerClient,
+  );
   const authorizer = new Authorizer(deps.limiter, deps.clients);
   const ownAnswers = new OwnAnswers(deps, router.allowed, record);
   const pacing = new RefusalPacing();

@@ -30,6 +30,8 @@ const PERIOD_MS = 10_000;
  * responses, the limit falls to as many requests as the core answers in that time.
  */
 export class ConcurrencyLimit {
+  /** How many requests one client may have in progress. The limit alone decides. */
+  readonly perClient = Number.POSITIVE_INFINITY;
   readonly #queueMs: number;
   readonly #lateMs: number;
   #value = MOST;
@@ -136,7 +138,8 @@ export class ConcurrencyLimit {
 /**
  * Limits the requests to a core that gets only so many at a time, while the rest wait in the gateway. Nothing needs to
  * be inferred: while requests wait, the core's responses show how many it can answer. Twice as many as in the time
- * allowed for a queue may wait, because a single client gets at most half of the limit (`LoadShedder`).
+ * allowed for a queue may wait, because a single client gets at most half of the limit. As clients take turns, one of
+ * several that wait gets an equal part, and each has room for one request, even if the core answers none.
  */
 export class QueueLimit {
   readonly #queueMs: number;
@@ -159,7 +162,13 @@ export class QueueLimit {
     this.#pass(performance.now());
     if (this.#waitedMs < this.#queueMs / 4) return MOST;
     const answeredInTime = (this.#answered / this.#waitedMs) * this.#queueMs;
-    return within(Math.floor(this.#line.places + 2 * answeredInTime), FEWEST, MOST);
+    const fewest = FEWEST + 2 * this.#line.waitingClients;
+    return within(Math.floor(this.#line.places + 2 * answeredInTime), fewest, MOST);
+  }
+
+  /** How many requests one client may have in progress. */
+  get perClient(): number {
+    return this.value / (this.#line.waitingClients + 1);
   }
 
   get inFlight(): number {

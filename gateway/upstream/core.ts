@@ -287,7 +287,7 @@ export class Core {
       isDraining,
       isSilent: this.isSilent,
       inFlight: this.limit.inFlight,
-      queued: this.reads.waiting + this.writes.waiting,
+      queued: this.reads.waiting + (this.writes === this.reads ? 0 : this.writes.waiting),
       limit: this.limit.value,
       since: this.since,
       reason: this.notReadyBecause,

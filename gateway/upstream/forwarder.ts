@@ -163,11 +163,21 @@ class Cores implements CoreChoice {
 
   /** The limit of concurrent requests for all ready cores together. */
   get limit(): number {
+    return this.#sumOf('value');
+  }
+
+  /** How many requests one client may have in progress. */
+  get limitPerClient(): number {
+    return this.#options.concurrency === undefined ? Number.POSITIVE_INFINITY : this.#sumOf('perClient');
+  }
+
+  #sumOf(part: 'value' | 'perClient'): number {
     let [all, ready, answering] = [0, 0, 0];
     for (const { limit, ready: isReady, isSilent } of this.#all) {
-      all += limit.value;
-      if (isReady) ready += limit.value;
-      if (isReady && !isSilent) answering += limit.value;
+      const own = limit[part];
+      all += own;
+      if (isReady) ready += own;
+      if (isReady && !isSilent) answering += own;
     }
     return answering || ready || all;
   }

@@ -140,6 +140,8 @@ export const BREAKS: readonly Break[] = [
     'this.writes = new FairShare(OWN)',
   ),
   row(CALL, 'gateway/core-concurrency', 'core.large?.takeNow(this.client)', 'false'),
+  row(LIMIT, 'gateway/core-concurrency', 'FEWEST + 2 * this.#line.waitingClients', 'FEWEST'),
+  row(LIMIT, 'gateway/core-concurrency', 'this.value / (this.#line.waitingClients + 1)', 'this.value'),
   row(CALL, 'gateway/core-concurrency', 'this.mayBeResent : core.isSilent', 'this.mayBeResent : false'),
   row(CALL, 'gateway/core-concurrency', 'if (this.#isSent && now - this.sentAt < silentAfterMs) return;', ''),
   row('gateway/upstream/core.ts', 'gateway/concurrency', '|| 2 * this.limit.inFlight >= this.limit.value', ''),

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { faultyCore, okTo, withIdOf } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
-import { eventuallyScraped } from '../support/metrics.ts';
+import { eventuallyScraped, scrape } from '../support/metrics.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
@@ -140,6 +140,38 @@ test(
     expect(own.toSorted((a, b) => a - b)[own.length >> 1]).toBeLessThan(400);
   },
 );
+
+test('beside many clients, one may have only as many requests in the line as its turns allow', TIMED, async () => {
+  const { url } = await countingCore(() => sleep(20));
+  const stack = await startStack({ CORE_URL: url, CORE_CONCURRENCY: '4', CORE_TIMEOUT_MS: '3000' });
+  const [greedy = '', ...others] = await keysOf(stack, 21);
+  const ask = (key: string) => send(`${stack.gateway}/v1/pets`, { key });
+  let isOver = false;
+  const rest = others.flatMap((key) =>
+    Array.from({ length: 2 }, async () => {
+      while (!isOver) expect((await ask(key)).status).toBe(200);
+    }),
+  );
+  await sleep(1_000);
+  const statuses = await statusesOf(Array.from({ length: 200 }, () => ask(greedy)));
+  isOver = true;
+  await Promise.all(rest);
+  expect(statuses[504]).toBeUndefined();
+  expect(statuses[503]).toBeGreaterThan(100);
+});
+
+test('a client that only has to wait for its turn is not refused, even if nothing is answered', async () => {
+  const hanging = await faultyCore((socket, head) => void (head.includes('hang') || socket.write(okTo(head))));
+  const stack = await startStack({ CORE_URL: hanging, CORE_CONCURRENCY: '2', CORE_TIMEOUT_MS: '2000' });
+  const [small = '', ...others] = await keysOf(stack, 9);
+  const rest = others.flatMap((key) => Array.from({ length: 5 }, () => send(`${stack.gateway}/v1/pets?hang`, { key })));
+  await sleep(1_000);
+  const metrics = await scrape(stack.adminUrl);
+  const [waiting, inFlight] = ['queued', 'in_flight'].map((name) => metrics.sum(`gateway_upstream_${name}`));
+  expect(waiting).toBe(Number(inFlight) - 2);
+  expect((await send(`${stack.gateway}/v1/pets`, { key: small })).status).not.toBe(503);
+  await Promise.all(rest);
+});
 
 test.for(['GET', 'POST'])('a %s that waits for a core that falls silent goes to the other core', async (method) => {
   let isSilent = true;
