@@ -135,6 +135,10 @@ export class ConcurrencyLimit {
   }
 }
 
+/** While its rate is unknown, a core may have this many requests in progress for each place, but never fewer than this. */
+const AT_FIRST = 64;
+const FEWEST_AT_FIRST = 512;
+
 /**
  * Limits the requests to a core that gets only so many at a time, while the rest wait in the gateway. Nothing needs to
  * be inferred: while requests wait, the core's responses show how many it can answer. Twice as many as in the time
@@ -160,7 +164,7 @@ export class QueueLimit {
 
   get value(): number {
     this.#pass(performance.now());
-    if (this.#waitedMs < this.#queueMs / 4) return MOST;
+    if (this.#waitedMs < this.#queueMs / 4) return within(AT_FIRST * this.#line.places, FEWEST_AT_FIRST, MOST);
     const answeredInTime = (this.#answered / this.#waitedMs) * this.#queueMs;
     const fewest = FEWEST + 2 * this.#line.waitingClients;
     return within(Math.floor(this.#line.places + 2 * answeredInTime), fewest, MOST);

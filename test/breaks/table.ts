@@ -125,7 +125,7 @@ export const BREAKS: readonly Break[] = [
   // What the core receives and sends.
   row(LIMIT, 'gateway/concurrency', 'CHANCE * Math.sqrt(this.#inFlight)', '128'),
   row(LIMIT, 'gateway/concurrency', 'this.#mayRise = this.#queued <= allowed;', ''),
-  row(LIMIT, 'gateway/core-concurrency', 'if (this.#waitedMs < this.#queueMs / 4) return MOST;', 'return MOST;'),
+  row(LIMIT, 'gateway/core-concurrency', 'if (this.#waitedMs < this.#queueMs / 4) return', 'return'),
   row(
     LIMIT,
     'gateway/core-concurrency',
