@@ -141,7 +141,7 @@ export const BREAKS: readonly Break[] = [
   ),
   row(CALL, 'gateway/core-concurrency', 'core.large?.takeNow(this.client)', 'false'),
   row(LIMIT, 'gateway/core-concurrency', 'FEWEST + 2 * this.#line.waitingClients', 'FEWEST'),
-  row(LIMIT, 'gateway/core-concurrency', 'this.value / (this.#line.waitingClients + 1)', 'this.value'),
+  row(LIMIT, 'gateway/concurrency', 'this.value / (this.#line.waitingClients + 1)', 'this.value'),
   row(CALL, 'gateway/core-concurrency', 'this.mayBeResent : core.isSilent', 'this.mayBeResent : false'),
   row(CALL, 'gateway/core-concurrency', 'if (this.#isSent && now - this.sentAt < silentAfterMs) return;', ''),
   row('gateway/upstream/core.ts', 'gateway/concurrency', '|| 2 * this.limit.inFlight >= this.limit.value', ''),

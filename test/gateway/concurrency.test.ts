@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type Caller, LoadShedder, type Slot } from '../../gateway/pipeline/overload.ts';
-import { ConcurrencyLimit } from '../../gateway/upstream/concurrency-limit.ts';
+import { ConcurrencyLimit, QueueLimit } from '../../gateway/upstream/concurrency-limit.ts';
 import { Core } from '../../gateway/upstream/core.ts';
 import { FairShare, type Waiter } from '../../shared/fair-share.ts';
 import { generator } from '../support/fleets.ts';
@@ -76,6 +76,14 @@ test('a slot that is released twice counts as released once', () => {
     for (const slot of [...slots, ...slots]) slot?.release();
   }
   expect(fill('one')).toHaveLength(5);
+});
+
+test('clients that wait for a core in turns may each have an equal part of its limit', () => {
+  const line = new FairShare(1);
+  const limit = new QueueLimit(TIMEOUT_MS, line);
+  const alone = limit.perClient;
+  for (const client of ['served', 'first', 'second', 'third', 'third']) line.take({ client, start() {} });
+  expect(limit.perClient).toBe(alone / 4);
 });
 
 /** Runs a limit in simulated time: requests arrive at random, and a simulated core answers them in order. */
