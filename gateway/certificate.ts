@@ -103,20 +103,23 @@ export function watchCertificate({ files, first, onRenewed, logger }: Certificat
   function look(): void {
     try {
       const found = readCertificate(files);
-      const end = endOf(found);
-      const now = Date.now() / 1_000;
-      if (end < now && now < expiresAt)
-        throw new CertificateFault('certFile', 'must hold a certificate that is valid now');
+      if (found.cert !== inUse.cert || found.key !== inUse.key) renew(found);
       fault = undefined;
       timesSeen = 0;
-      if (found.cert === inUse.cert && found.key === inUse.key) return;
-      inUse = found;
-      expiresAt = end;
-      onRenewed(found);
-      logger.info({ validTo: new X509Certificate(found.cert).validTo }, 'the certificate was renewed');
     } catch (thrown) {
       reject(thrown as CertificateFault);
     }
+  }
+
+  /** @throws {CertificateFault} for an expired certificate, as long as the one in use is valid */
+  function renew(found: Certificate): void {
+    const [end, now] = [endOf(found), Date.now() / 1_000];
+    if (end < now && now < expiresAt)
+      throw new CertificateFault('certFile', 'must hold a certificate that is valid now');
+    inUse = found;
+    expiresAt = end;
+    onRenewed(found);
+    logger.info({ validTo: new X509Certificate(found.cert).validTo }, 'the certificate was renewed');
   }
 
   function reject({ file, message }: CertificateFault): void {

@@ -22,6 +22,39 @@ const LOWERED_TO = 0.25;
 /** The quickest response is taken from the last one or two periods of this length. */
 const PERIOD_MS = 10_000;
 
+/** A limit of the requests in progress at one core. */
+abstract class Limit {
+  #inFlight = 0;
+
+  abstract get value(): number;
+
+  /** How many requests one client may have in progress, if that is less than its fair part of the limit. */
+  get perClient(): number {
+    return Number.POSITIVE_INFINITY;
+  }
+
+  /** Requests handed to the core and not finished: sent, or waiting for a connection. */
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  get hasRoom(): boolean {
+    return this.#inFlight < this.value;
+  }
+
+  get isFull(): boolean {
+    return this.#inFlight >= MAX_IN_FLIGHT;
+  }
+
+  enter(): void {
+    this.#inFlight += 1;
+  }
+
+  leave(): void {
+    this.#inFlight -= 1;
+  }
+}
+
 /**
  * Limits the concurrent requests to one core. In front of an overloaded core, a queue grows until no request in it is
  * answered in time. High latency alone is no sign of overload, nor is one late response. A queue exists if, while
@@ -29,13 +62,10 @@ const PERIOD_MS = 10_000;
  * queue would last more than a fifth of the time limit (one second of five by default) at the current rate of
  * responses, the limit falls to as many requests as the core answers in that time.
  */
-export class ConcurrencyLimit {
-  /** How many requests one client may have in progress. The limit alone decides. */
-  readonly perClient = Number.POSITIVE_INFINITY;
+export class ConcurrencyLimit extends Limit {
   readonly #queueMs: number;
   readonly #lateMs: number;
   #value = MOST;
-  #inFlight = 0;
   /** How many more requests than responses there have been since the queue was last empty. */
   #queued = 0;
   #mayRise = true;
@@ -49,34 +79,18 @@ export class ConcurrencyLimit {
 
   /** @param timeoutMs the time limit for a response */
   constructor(timeoutMs: number) {
+    super();
     this.#queueMs = timeoutMs * QUEUE;
     this.#lateMs = timeoutMs * LATE;
   }
 
-  get value(): number {
+  override get value(): number {
     return this.#value;
   }
 
-  /** Requests handed to the core and not finished: sent, or waiting for a connection. */
-  get inFlight(): number {
-    return this.#inFlight;
-  }
-
-  get hasRoom(): boolean {
-    return this.#inFlight < this.#value;
-  }
-
-  get isFull(): boolean {
-    return this.#inFlight >= MAX_IN_FLIGHT;
-  }
-
-  enter(): void {
-    this.#inFlight += 1;
+  override enter(): void {
+    super.enter();
     this.#window.sent += 1;
-  }
-
-  leave(): void {
-    this.#inFlight -= 1;
   }
 
   /**
@@ -91,7 +105,7 @@ export class ConcurrencyLimit {
     // Requests sent before the limit was lowered do not show its effect. A core that still answers other requests is
     // not overloaded.
     else if (sentAt > this.#loweredAt && ++this.#late >= MIN_LATE && now - this.#inTimeAt > this.#queueMs / 2)
-      this.#lower(this.#inFlight * LOWERED_TO, now);
+      this.#lower(this.inFlight * LOWERED_TO, now);
     if (now - this.#window.startedAt >= this.#queueMs / WINDOWS) this.#judge(now);
   }
 
@@ -111,9 +125,9 @@ export class ConcurrencyLimit {
     if (lastedMs > this.#queueMs / 2) return;
     const isDelayed = quickestMs - this.#base.ms >= this.#queueMs / 4;
     const isShort = !isDelayed && sent <= answered;
-    this.#queued = isShort ? 0 : within(this.#queued + sent - answered, 0, this.#inFlight);
+    this.#queued = isShort ? 0 : within(this.#queued + sent - answered, 0, this.inFlight);
     const allowed = this.#allowed(now);
-    const most = Math.max(allowed, CHANCE * Math.sqrt(this.#inFlight));
+    const most = Math.max(allowed, CHANCE * Math.sqrt(this.inFlight));
     if (this.#queued <= most / 8) this.#base.note(quickestMs, now);
     if (isDelayed && this.#queued > most) this.#lower(allowed, now);
     this.#mayRise = this.#queued <= allowed;
@@ -135,7 +149,7 @@ export class ConcurrencyLimit {
   }
 }
 
-/** While its rate is unknown, a core may have this many requests in progress for each place, but never fewer than this. */
+/** While the rate of a core is unknown, its limit is this many requests for each place, or FEWEST_AT_FIRST if that is more. */
 const AT_FIRST = 64;
 const FEWEST_AT_FIRST = 512;
 
@@ -145,11 +159,10 @@ const FEWEST_AT_FIRST = 512;
  * allowed for a queue may wait, because a single client gets at most half of the limit. As clients take turns, one of
  * several that wait gets an equal part, and each has room for one request, even if the core answers none.
  */
-export class QueueLimit {
+export class QueueLimit extends Limit {
   readonly #queueMs: number;
   readonly #timeoutMs: number;
   readonly #line: FairShare;
-  #inFlight = 0;
   /** How long requests have waited, and the responses during that time. Both fade, so that recent ones count most. */
   #waitedMs = 0;
   #answered = 0;
@@ -157,12 +170,13 @@ export class QueueLimit {
 
   /** @param line the places of the requests that the core gets at a time */
   constructor(timeoutMs: number, line: FairShare) {
+    super();
     this.#queueMs = timeoutMs * QUEUE;
     this.#timeoutMs = timeoutMs;
     this.#line = line;
   }
 
-  get value(): number {
+  override get value(): number {
     this.#pass(performance.now());
     if (this.#waitedMs < this.#queueMs / 4) return within(AT_FIRST * this.#line.places, FEWEST_AT_FIRST, MOST);
     const answeredInTime = (this.#answered / this.#waitedMs) * this.#queueMs;
@@ -170,30 +184,13 @@ export class QueueLimit {
     return within(Math.floor(this.#line.places + 2 * answeredInTime), fewest, MOST);
   }
 
-  /** How many requests one client may have in progress. */
-  get perClient(): number {
+  override get perClient(): number {
     return this.value / (this.#line.waitingClients + 1);
   }
 
-  get inFlight(): number {
-    return this.#inFlight;
-  }
-
-  get hasRoom(): boolean {
-    return this.#inFlight < this.value;
-  }
-
-  get isFull(): boolean {
-    return this.#inFlight >= MAX_IN_FLIGHT;
-  }
-
-  enter(): void {
+  override enter(): void {
     this.#pass(performance.now());
-    this.#inFlight += 1;
-  }
-
-  leave(): void {
-    this.#inFlight -= 1;
+    super.enter();
   }
 
   /** Notes the beginning of a response, or a timeout, which is no answer. */

@@ -167,6 +167,11 @@ export class Core {
     this.slow = new SharedWires(() => this.#newWire(true));
   }
 
+  /** Whether all requests share the places of CORE_CONCURRENCY, and wait in one line. */
+  get #hasLine(): boolean {
+    return this.reads === this.writes;
+  }
+
   /** The address in logs and metrics. */
   get origin(): string {
     return this.address.origin;
@@ -174,7 +179,7 @@ export class Core {
 
   /** The wires that a client may share; undefined if the client needs one of its own. */
   wiresFor({ client, target }: UpstreamRequest, now: number): SharedWires | undefined {
-    if (this.large !== undefined) return undefined;
+    if (this.#hasLine) return undefined;
     const { id, slowUntil, largeUntil, largePath } = client;
     if (largeUntil > now && largePath === pathOf(target)) return undefined;
     if (slowUntil <= now) return this.quick;
@@ -287,7 +292,7 @@ export class Core {
       isDraining,
       isSilent: this.isSilent,
       inFlight: this.limit.inFlight,
-      queued: this.reads.waiting + (this.writes === this.reads ? 0 : this.writes.waiting),
+      queued: this.reads.waiting + (this.#hasLine ? 0 : this.writes.waiting),
       limit: this.limit.value,
       since: this.since,
       reason: this.notReadyBecause,

@@ -121,9 +121,11 @@ export const BREAKS: readonly Break[] = [
   ),
   row('shared/http/body.ts', 'gateway/three-listeners', "!one.startsWith('charset') || UTF_8.test(one)", 'true'),
 
+  // What a restart of Redis keeps.
   row('deploy/redis/users.acl', 'deploy/redis.test', 'allkeys allchannels +@all\nuser admin', '-@all\nuser admin'),
+
   // What the core receives and sends.
-  row(LIMIT, 'gateway/concurrency', 'CHANCE * Math.sqrt(this.#inFlight)', '128'),
+  row(LIMIT, 'gateway/concurrency', 'CHANCE * Math.sqrt(this.inFlight)', '128'),
   row(LIMIT, 'gateway/concurrency', 'this.#mayRise = this.#queued <= allowed;', ''),
   row(LIMIT, 'gateway/core-concurrency', 'if (this.#waitedMs < this.#queueMs / 4) return', 'return'),
   row(
@@ -132,7 +134,7 @@ export const BREAKS: readonly Break[] = [
     'this.#waitedMs * left + (this.#line.waiting > 0 ? ms : 0)',
     'this.#waitedMs + ms',
   ),
-  row('gateway/upstream/core.ts', 'gateway/core-concurrency', 'if (this.large !== undefined) return undefined;', ''),
+  row('gateway/upstream/core.ts', 'gateway/core-concurrency', 'if (this.#hasLine) return undefined;', ''),
   row(
     'gateway/upstream/core.ts',
     'gateway/core-concurrency',

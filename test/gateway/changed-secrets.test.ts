@@ -10,6 +10,7 @@ import type { LogLine } from '../support/log.ts';
 import { startService } from '../support/process.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
 
+const FREE_PORTS = { PORT: '0', ADMIN_PORT: '0' };
 const OLD = 'the-old-token-of-the-core';
 const NEW = 'the-new-token-of-the-core';
 
@@ -63,15 +64,20 @@ test('the gateway sends the first of several tokens, and the core accepts each o
   expect(await Promise.all(statuses)).toEqual([200, 200, 401, 401, 401]);
 });
 
-test("a new secret for webhooks is noticed without an event; a variable that resembles one of the primary's settings is ignored if that is set", async () => {
+test('a new secret for webhooks is noticed without an event', async () => {
   const DATA_DIR = await temporaryFolder();
   const WEBHOOK_SECRET_FILE = join(DATA_DIR, 'secret');
   await writeFile(WEBHOOK_SECRET_FILE, 'the-old-secret-of-the-receiver');
-  const ports = { PORT: '0', ADMIN_PORT: '0', ADMIN_PRT: '1' };
-  const environment = { ...ports, DATA_DIR, WEBHOOK_URL: 'http://127.0.0.1:1', WEBHOOK_SECRET_FILE };
+  const environment = { ...FREE_PORTS, DATA_DIR, WEBHOOK_URL: 'http://127.0.0.1:1', WEBHOOK_SECRET_FILE };
   const { out } = await startService('gateway/main.ts', environment);
   await writeFile(WEBHOOK_SECRET_FILE, 'bad');
   await expect.poll(out).toMatch(/"setting":"WEBHOOK_SECRET","reason":"it has no valid value"/);
   await writeFile(WEBHOOK_SECRET_FILE, 'the-new-secret-of-the-receiver');
   await expect.poll(out).toMatch(/"setting":"WEBHOOK_SECRET".*the setting was changed/);
+});
+
+test('a worker takes no variable for a misspelt setting of its primary, which does not pass that on', async () => {
+  const environment = { ...FREE_PORTS, ADMIN_PRT: '1', DATA_DIR: await temporaryFolder() };
+  const { addresses } = await startService('gateway/main.ts', environment);
+  expect((await send(`${addresses.gateway}/v1/pets`)).status).toBe(401);
 });
