@@ -91,16 +91,16 @@ export type StoredPlans = Readonly<Record<string, string | undefined>>;
 
 export const MAX_LIMIT = 1_000_000_000;
 
-export const DEFAULT_PLANS = Object.fromEntries(
-  PLAN_NAMES.map((plan) => [
-    plan,
-    Object.fromEntries(
-      fieldsOf(plan)
-        .map((field) => [field, ruleOf(field).defaults?.[plan]])
-        .filter(isSet),
-    ),
-  ]),
-) as unknown as PlanTable;
+export const DEFAULT_PLANS = tableOf((plan, field) => ruleOf(field).defaults?.[plan]);
+
+/** A table with these values, without the undefined ones. */
+function tableOf(value: (plan: PlanName, field: PlanField) => number | string | undefined): PlanTable {
+  const plans = PLAN_NAMES.map((plan) => {
+    const values = fieldsOf(plan).map((field) => [field, value(plan, field)]);
+    return [plan, Object.fromEntries(values.filter(isSet))];
+  });
+  return Object.fromEntries(plans);
+}
 
 export const isPlanName = (name: string): name is PlanName => (PLAN_NAMES as readonly string[]).includes(name);
 
@@ -228,15 +228,7 @@ export function readPlans(stored: StoredPlans, last: PlanTable): { table: PlanTa
     return value ?? last[plan][field];
   }
 
-  const table = PLAN_NAMES.map((plan) => [
-    plan,
-    Object.fromEntries(
-      fieldsOf(plan)
-        .map((field) => [field, readField(plan, field)])
-        .filter(isSet),
-    ),
-  ]);
-  return { table: Object.fromEntries(table), rejected: [...rejected, ...unknownFields(stored)] };
+  return { table: tableOf(readField), rejected: [...rejected, ...unknownFields(stored)] };
 }
 
 /** Without this report, a misspelt field would be ignored silently. */
