@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../shared/process/logger.ts';
-import { untilNext } from '../../shared/process/repeat.ts';
+import { repeat } from '../../shared/process/repeat.ts';
 import {
   DEFAULT_PLANS,
   type PlanTable,
@@ -39,12 +39,8 @@ export class PlanCache {
   #hasBegun = false;
   #alarmed = '';
   #taken = 0;
-  /** The text of the last table that was adopted, and the table in force since then. Most reads find the same text. */
-  #textTaken = '';
-  #tableTaken: PlanTable | undefined;
-  #timer: NodeJS.Timeout | undefined;
   #reading: Promise<void> = Promise.resolve();
-  #stopped = false;
+  readonly #stopped = new AbortController();
   readonly #store: Plans;
   readonly #logger: Logger;
   readonly #inForce: { table: PlanTable | undefined };
@@ -81,17 +77,19 @@ export class PlanCache {
     this.#adopt(readPlans(stored, this.table).table);
   }
 
-  /** Reads the table now and at regular intervals. Writes it first if the store is empty. */
-  async start(): Promise<void> {
-    this.#reading = this.refresh();
-    await this.#reading;
-    if (!this.#stopped) this.#timer = setTimeout(() => void this.start(), untilNext(REFRESH_MS)).unref();
+  /**
+   * Reads the table now and at regular intervals. Writes it first if the store is empty. Resolves after the first
+   * attempt.
+   */
+  start(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#reading = repeat(REFRESH_MS, this.#stopped.signal, () => this.refresh().then(resolve));
+    return promise;
   }
 
   /** Resolves once nothing is being read or written. */
   async stop(): Promise<void> {
-    this.#stopped = true;
-    clearTimeout(this.#timer);
+    this.#stopped.abort();
     await this.#reading;
   }
 
@@ -141,8 +139,6 @@ export class PlanCache {
   /** Adopts a table that was just read or written. A read that began earlier is ignored: it may be outdated. */
   take(stored: StoredPlans): void {
     this.#taken += 1;
-    const text = JSON.stringify(stored);
-    if (text === this.#textTaken && this.isReadable && this.table === this.#tableTaken) return;
     const { table, rejected } = readPlans(stored, this.table);
     // A missing or bad value in the first table has no last good value: built-in values do not count.
     const isUsable = this.ifKnown !== undefined || isWhole(stored);
@@ -154,8 +150,6 @@ export class PlanCache {
     this.#adopt(table);
     this.stored = stored;
     this.version = versionOf(stored);
-    this.#textTaken = text;
-    this.#tableTaken = this.table;
   }
 
   #adopt(table: PlanTable): void {
