@@ -32,9 +32,6 @@ export const RecordedActivity = Activity.extend({ id: RecordId });
 
 export type RecordedActivity = Readonly<z.infer<typeof RecordedActivity>>;
 
-/** The number of entries that are kept by default. */
-export const ACTIVITY_LENGTH = 10_000;
-
 /** The number of newest entries that are searched for a repetition. */
 export const LOOKED_BACK = 50;
 /** A repetition follows within this many ms. The time is short because some clients use one id for all requests. */

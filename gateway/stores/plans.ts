@@ -15,9 +15,6 @@ import {
 import { type Activity, auditEntries, FieldChange, RecordId, readChanges, readJson } from './audit.ts';
 import { type FieldChanges, type LogEntry, NotMade, notTheRecord, OtherValue, type Storage } from './storage.ts';
 
-/** The number of entries that the history of the plan table keeps. */
-export const HISTORY_LENGTH = 1_000;
-
 export const PlanChange = z.object({
   author: z.string(),
   reason: z.string(),

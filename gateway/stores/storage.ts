@@ -31,13 +31,14 @@ export const keyIdOf = (record: RecordName): string | undefined =>
   record.startsWith('key:') ? record.slice('key:'.length) : undefined;
 
 /**
- * Streams of entries. Each keeps its newest entries. Only gateways that share a Redis have a log of the bans that
- * decisions set.
+ * Streams of entries, and how many of its newest entries each keeps. For the audit log, this is the default. Only
+ * gateways that share a Redis have a log of the bans that decisions set: it keeps more bans than all gateways together
+ * set between two reads by any of them.
  */
-export type LogName = 'audit' | 'plan history' | 'bans';
+export const LOG_LENGTHS = { audit: 10_000, 'plan history': 1_000, bans: 1_000 } as const;
 
-/** More bans than all gateways together set between two reads by any of them. */
-export const BANS_LENGTH = 1_000;
+export type LogName = keyof typeof LOG_LENGTHS;
+export type LogLengths = Readonly<Record<LogName, number>>;
 
 export interface LogEntry {
   readonly log: LogName;

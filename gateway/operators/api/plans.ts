@@ -21,15 +21,8 @@ import {
   whenAbsent,
 } from '../../limiter/plans.ts';
 import { type FieldChange, RecordId } from '../../stores/audit.ts';
-import {
-  HISTORY_LENGTH,
-  type MakeChanges,
-  type PlanChange,
-  planActivity,
-  type RecordedChange,
-  versionOf,
-} from '../../stores/plans.ts';
-import { writeCursor } from '../../stores/storage.ts';
+import { type MakeChanges, type PlanChange, planActivity, type RecordedChange, versionOf } from '../../stores/plans.ts';
+import { LOG_LENGTHS, writeCursor } from '../../stores/storage.ts';
 import { HistoryAnswer, Plans, PlanView, TrialAnswer } from './answers.ts';
 import { runningBans, sumsOf } from './key-view.ts';
 import { planName } from './keys.ts';
@@ -161,7 +154,7 @@ export async function applyChange(
 
 const PAGE = 20;
 
-const HistoryQuery = z.object({ limit: wholeNumber(1, HISTORY_LENGTH).default(PAGE) });
+const HistoryQuery = z.object({ limit: wholeNumber(1, LOG_LENGTHS['plan history']).default(PAGE) });
 
 export const showHistory = operation(
   { query: HistoryQuery, answer: HistoryAnswer },

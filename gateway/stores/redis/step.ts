@@ -8,7 +8,9 @@ import {
   type FieldChanges,
   type KeyCursor,
   keyIdOf,
+  LOG_LENGTHS,
   type LogEntry,
+  type LogLengths,
   type LogName,
   NotMade,
   type Part,
@@ -198,13 +200,11 @@ const LEFT_BEHIND_MS = 5_000;
 /** The id of an entry marks it as moved, so that it is not added twice. */
 const Waiting = z.object({
   id: z.string(),
-  log: z.enum(['audit', 'plan history', 'bans']),
+  log: z.literal(Object.keys(LOG_LENGTHS) as LogName[]),
   fields: z.record(z.string(), z.string()),
 });
 
 export type OnLost = NonNullable<Change['onLost']>;
-/** The number of entries that each log keeps. */
-export type Lengths = Readonly<Record<LogName, number>>;
 
 export type Announced = Pick<Step, 'tag' | 'id'>;
 
@@ -224,7 +224,7 @@ export const outboxEntries = (entries: readonly LogEntry[], { tag, id }: Announc
  */
 export function outboxes(
   redis: RedisConnection,
-  lengths: Lengths,
+  lengths: LogLengths,
   forget: (tag: string) => Promise<void>,
   leftBehindMs = LEFT_BEHIND_MS,
 ) {

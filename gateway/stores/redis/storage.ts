@@ -1,16 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import slotOf from 'cluster-key-slot';
 import { pairsOf } from '../../../shared/lists.ts';
-import { ACTIVITY_LENGTH } from '../audit.ts';
-import { HISTORY_LENGTH } from '../plans.ts';
 import {
-  BANS_LENGTH,
   type Change,
   type Fields,
   type KeyCursor,
   keyIdOf,
+  LOG_LENGTHS,
   type LogEntry,
   type LoggedEntry,
+  type LogLengths,
   type LogName,
   NotMade,
   type Part,
@@ -30,7 +29,6 @@ import {
   INDEX,
   inMicroseconds,
   isPassing,
-  type Lengths,
   nameOf,
   newId,
   type OnLost,
@@ -64,7 +62,7 @@ export interface RedisStorageOptions {
  */
 export class RedisStorage implements Storage {
   readonly #redis: RedisConnection;
-  readonly #lengths: Lengths;
+  readonly #lengths: LogLengths;
   readonly #onLost: OnLost;
   readonly #places: ReturnType<typeof keyPlaces>;
   readonly #outboxes: ReturnType<typeof outboxes>;
@@ -73,10 +71,10 @@ export class RedisStorage implements Storage {
 
   constructor(
     redis: RedisConnection,
-    { auditLength = ACTIVITY_LENGTH, onLost = () => {}, isConfirmed = true, leftBehindMs }: RedisStorageOptions = {},
+    { auditLength = LOG_LENGTHS.audit, onLost = () => {}, isConfirmed = true, leftBehindMs }: RedisStorageOptions = {},
   ) {
     this.#redis = redis;
-    this.#lengths = { audit: auditLength, 'plan history': HISTORY_LENGTH, bans: BANS_LENGTH };
+    this.#lengths = { ...LOG_LENGTHS, audit: auditLength };
     this.#onLost = onLost;
     this.#places = keyPlaces(redis);
     this.readMany = bulkReads(redis, (record: RecordName) => this.read(record));

@@ -9,6 +9,7 @@ import {
   keyIdOf,
   type LogEntry,
   type LoggedEntry,
+  type LogLengths,
   type LogName,
   type Part,
   type RecordName,
@@ -154,10 +155,10 @@ const NEVER_FORGOTTEN = 1_000;
 
 /** The logs. Each new entry prunes its log to a fixed length. */
 export class Log {
-  readonly #lengths: Readonly<Record<LogName, number>>;
+  readonly #lengths: LogLengths;
   readonly #sql: ReturnType<typeof logStatements>;
 
-  constructor(database: DatabaseSync, lengths: Readonly<Record<LogName, number>>) {
+  constructor(database: DatabaseSync, lengths: LogLengths) {
     this.#lengths = lengths;
     this.#sql = logStatements(database);
   }

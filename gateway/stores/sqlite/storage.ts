@@ -1,15 +1,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Unavailable } from '../../../shared/domain-errors.ts';
 import { type Clock, systemClock } from '../../limiter/bucket.ts';
-import { ACTIVITY_LENGTH } from '../audit.ts';
 import type { KeySource, SavedState } from '../embedded-limiter.ts';
-import { HISTORY_LENGTH } from '../plans.ts';
 import {
-  BANS_LENGTH,
   type Change,
   type FieldChanges,
   type Fields,
   keyIdOf,
+  LOG_LENGTHS,
   NotMade,
   type RecordName,
   type Storage,
@@ -67,12 +65,12 @@ export class SqliteStorage implements Storage, KeySource {
    *   nor read
    */
   constructor(folder: string, options: SqliteOptions = {}) {
-    const { owner, auditLength = ACTIVITY_LENGTH, clock = systemClock, probeMs = PROBE_MS } = options;
+    const { owner, auditLength = LOG_LENGTHS.audit, clock = systemClock, probeMs = PROBE_MS } = options;
     this.#opened = openFolder(folder);
     const { database, room, why } = this.#opened;
     this.#clock = clock;
     this.#records = new Records(database, clock);
-    this.#log = new Log(database, { audit: auditLength, 'plan history': HISTORY_LENGTH, bans: BANS_LENGTH });
+    this.#log = new Log(database, { ...LOG_LENGTHS, audit: auditLength });
     this.#owner = owner;
     let saved: readonly string[] = [];
     this.#commits = new Commits(database, {
