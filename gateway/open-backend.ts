@@ -3,7 +3,7 @@ import { readSecretFile } from '../shared/process/env.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import { currentSecret, rereadFile } from '../shared/process/secret.ts';
 import { GatewaySettings } from './config.ts';
-import { Clients } from './limiter/clients.ts';
+import type { Clients } from './limiter/clients.ts';
 import { redactApiKeys } from './limiter/credential.ts';
 import type { LocalDecisions } from './limiter/limiter.ts';
 import type { PlansInForce, StoredPlans } from './limiter/plans.ts';
@@ -38,8 +38,8 @@ export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStor
   isLoaded(): boolean;
 }
 
-export interface OpenOptions {
-  readonly clients?: Clients | undefined;
+interface OpenOptions {
+  readonly clients: Clients;
   /** Decides while Redis is unavailable. By default, `clients` does. */
   readonly locals?: LocalDecisions | undefined;
   /** Announces an operator's change to all processes that make decisions, before the change is acknowledged. */
@@ -60,14 +60,13 @@ const LOAD_AGAIN_MS = 250;
 export async function openBackend(
   settings: GatewaySettings,
   logger: Logger,
-  options: OpenOptions = {},
+  options: OpenOptions,
 ): Promise<PlannedBackend> {
-  const { announce = async () => {}, doubt = announce, plans, isAtStart = true, withinMs = START_MS } = options;
-  const clients = options.clients ?? new Clients(() => planCache.ifKnown);
+  const { clients, announce = async () => {}, doubt = announce, plans, isAtStart = true } = options;
+  const { withinMs = START_MS } = options;
   const patience = sleep(withinMs, undefined, { ref: false });
-  const given = { ...options, clients, withinMs };
   const inForce = { table: undefined };
-  const { storage, operatorsStorage, ...backend } = await backendOf(settings, logger, inForce, given);
+  const { storage, operatorsStorage, ...backend } = await backendOf(settings, logger, inForce, options, withinMs);
   const planCache = new PlanCache(new Plans(storage), logger, inForce, isAtStart);
   if (plans !== undefined) planCache.assume(plans);
   let isLoaded = false;
@@ -128,7 +127,8 @@ async function backendOf(
   settings: GatewaySettings,
   logger: Logger,
   plans: PlansInForce,
-  { embedded, clients, locals, withinMs: startMs = START_MS }: OpenOptions,
+  { embedded, clients, locals }: OpenOptions,
+  startMs: number,
 ): Promise<Backend> {
   if (embedded !== undefined) {
     const { embeddedBackend } = await import('./stores/backend.ts');
