@@ -19,19 +19,14 @@ import {
 interface OutageOptions {
   readonly logger: Logger;
   /** The Redis node that makes the decisions for a key; empty if there is only one. Nodes can fail independently. */
-  readonly nodeOf?: ((credential: Credential) => string) | undefined;
+  readonly nodeOf: (credential: Credential) => string;
   /** Called for a request that was admitted locally, but may have been charged by the store as well. */
-  readonly onUnknown?: () => void;
+  readonly onUnknown: () => void;
   /**
    * Called with a verdict that arrived after its request was decided locally. Its levels are the newest.
    * @param decidedHere undefined if the request could not be decided locally either
    */
-  readonly onLate?: (
-    credential: Credential,
-    verdict: Verdict,
-    askedAt: number,
-    decidedHere: Verdict | undefined,
-  ) => void;
+  readonly onLate: (...late: Parameters<Clients['noteLate']>) => void;
 }
 
 /**
@@ -43,7 +38,7 @@ interface OutageOptions {
 export function surviveOutages(
   shared: RemoteLimiter,
   locals: LocalDecisions,
-  { logger, nodeOf = () => '', onUnknown = () => {}, onLate = () => {} }: OutageOptions,
+  { logger, nodeOf, onUnknown, onLate }: OutageOptions,
 ): Limiter & { nodesAway(): number; outage(): string | undefined; stop(): void } {
   const contacts = new Map<string, Contact>();
 
