@@ -207,17 +207,9 @@ function nextBan(
 }
 
 const bucketsOf = (limits: AllLimits, { minute, day }: Levels): readonly [BucketState, BucketState] => [
-  bucket('minute', limits.minute, MINUTE, minute),
-  bucket('day', limits.day, DAY, day),
+  { name: 'minute', limit: limits.minute, window: MINUTE, ...minute },
+  { name: 'day', limit: limits.day, window: DAY, ...day },
 ];
-
-const bucket = (name: BucketState['name'], limit: number, window: number, level: Level): BucketState => ({
-  name,
-  limit,
-  window,
-  tokens: level.tokens,
-  fraction: level.fraction,
-});
 
 const take = ({ tokens, fraction }: Level): Level => ({ tokens: tokens - 1, fraction });
 

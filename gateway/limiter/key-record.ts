@@ -34,16 +34,7 @@ interface Usage {
 }
 
 /** All decisions on a key so far. */
-interface Totals {
-  readonly admitted: number;
-  readonly refused: number;
-}
-
-/** The part of a key's state from which marks are made. */
-interface Used extends Totals {
-  readonly usage: Usage;
-  readonly asOf: number | undefined;
-}
+type Totals = Pick<KeyState, 'admitted' | 'refused'>;
 
 /** The UTC date of a day number, counted from 1970-01-01. */
 export const dateOf = (day: number): string => new Date((day * DAY) / MILLISECOND).toISOString().slice(0, 10);
@@ -54,17 +45,14 @@ export type Count = Mark;
 export const UNUSED: Usage = { minutes: [], days: [] };
 
 /** The marks of a key for a decision at `now`, in microseconds. The previous decision was at `state.asOf`. */
-export function marked({ usage, asOf, ...totals }: Used, now: number): Usage {
-  return {
-    minutes: withMark(usage.minutes, totals, asOf, now, MINUTE, MINUTES_KEPT),
-    days: withMark(usage.days, totals, asOf, now, DAY, DAYS_KEPT),
-  };
-}
+export const marked = (state: KeyState, now: number): Usage => ({
+  minutes: withMark(state.usage.minutes, state, now, MINUTE, MINUTES_KEPT),
+  days: withMark(state.usage.days, state, now, DAY, DAYS_KEPT),
+});
 
 function withMark(
   marks: readonly Mark[],
-  { admitted, refused }: Totals,
-  asOf: number | undefined,
+  { asOf, admitted, refused }: KeyState,
   now: number,
   unit: number,
   kept: number,
@@ -101,7 +89,7 @@ export function countsOf(marks: readonly Mark[], totals: Totals): Count[] {
  */
 export function usedOfDay(
   { limit, tokens }: Pick<BucketState, 'limit' | 'tokens'>,
-  { usage, ...totals }: Totals & { readonly usage: Usage },
+  { usage, ...totals }: Pick<KeyState, 'usage'> & Totals,
   now: number,
 ): number {
   // Lists compute this for thousands of keys, and most of them are idle.

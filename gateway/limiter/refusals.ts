@@ -1,5 +1,6 @@
-import { type Level, MINUTE, SECOND, ticksUntilToken } from './bucket.ts';
-import { PLAN_FIELDS } from './plans.ts';
+import { MINUTE, SECOND, ticksUntilToken } from './bucket.ts';
+import type { BucketState } from './limiter.ts';
+import { PLAN_FIELDS, type Plan } from './plans.ts';
 
 /**
  * The refusal rules: a line and strikes. Each refused request gets a place in line, and a key that keeps sending
@@ -29,11 +30,7 @@ export interface Refusals {
 
 export const NO_REFUSALS: Refusals = { lineUntil: 0, strikesUntil: 0, fullAt: 0 };
 
-export interface Patience {
-  readonly minute: number;
-  readonly ban_after: number;
-  readonly ban_grace_seconds: number;
-}
+export type Patience = Required<Pick<Plan, 'minute' | 'ban_after' | 'ban_grace_seconds'>>;
 
 /**
  * Strikes are forgotten at FORGOTTEN times the rate of the minute limit, and a key holds HELD times the minute limit of
@@ -124,22 +121,17 @@ export function strikesLeft({ strikesUntil }: Refusals, now: number, { minute, b
   return Math.max(0, ban_after - held);
 }
 
-export interface RefusingBucket extends Level {
-  readonly limit: number;
-  readonly window: number;
-}
-
 /**
  * The place of a request that these buckets refuse.
  * @param buckets the minute bucket first
  */
-export function nextPlace({ lineUntil }: Refusals, now: number, buckets: readonly RefusingBucket[]): number {
-  const waitOf = (bucket: RefusingBucket) => ticksUntilToken(bucket, bucket.limit, bucket.window);
+export function nextPlace({ lineUntil }: Refusals, now: number, buckets: readonly BucketState[]): number {
+  const waitOf = (bucket: BucketState) => ticksUntilToken(bucket, bucket.limit, bucket.window);
   const slowest = buckets.reduce((slow, bucket) => (waitOf(bucket) > waitOf(slow) ? bucket : slow));
   const token = now + waitOf(slowest);
   if (lineUntil <= now) return token;
   const tokenTime = Math.ceil(slowest.window / slowest.limit);
-  const ahead = Math.min(LINE_MINUTES * (buckets[0] as RefusingBucket).limit * tokenTime, LONGEST_LINE);
+  const ahead = Math.min(LINE_MINUTES * (buckets[0] as BucketState).limit * tokenTime, LONGEST_LINE);
   return Math.max(token, Math.min(lineUntil + tokenTime, now + ahead));
 }
 
