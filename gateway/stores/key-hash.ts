@@ -274,10 +274,7 @@ export function isNarrower(secret: Secret, before: Secret | undefined): boolean 
   return !isWider && (isLess || isBound || secret.networks.length < before.networks.length);
 }
 
-const isGivenNetwork = (text: string): boolean => {
-  const most = text.startsWith('4:') ? 32 : 128;
-  return isNetwork(text) && Number(text.split('/')[1]) <= most && parseNetwork(describeNetwork(text)) === text;
-};
+const isGivenNetwork = (text: string): boolean => isNetwork(text) && parseNetwork(describeNetwork(text)) === text;
 
 const secretsDigest = (hash: Fields): string => {
   const secrets = Object.entries(hash).filter(([field]) => field.startsWith(SECRET));
