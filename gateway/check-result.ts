@@ -33,15 +33,3 @@ export const unknown = withAdvice('unknown');
 /** A part that did not answer in time. */
 export const silent = (about: string, found = 'does not answer'): CheckResult =>
   unknown(about, found, 'Check whether it or its machine is hung.');
-
-/** A core that did not answer in time. */
-export const silentCore = (about: string): CheckResult =>
-  unknown(about, 'does not answer', 'Check its CPU and its database.');
-
-/** A core that cannot be reached. */
-export const unreachableCore = (about: string, why: string | undefined): CheckResult =>
-  fault(about, `cannot be reached: ${why}`, 'Is it running, and does CORE_URL have its address?');
-
-/** A core that rejects our token. */
-export const refusingCore = (about: string): CheckResult =>
-  fault(about, 'rejects our token', 'CORE_TOKEN must be the same on both sides.');

@@ -1,15 +1,6 @@
 import https from 'node:https';
 import { http } from '../../shared/http/node-http.ts';
-import {
-  type CheckResult,
-  fault,
-  good,
-  isBad,
-  refusingCore,
-  silentCore,
-  unreachableCore,
-  warning,
-} from '../check-result.ts';
+import { type CheckResult, fault, good, isBad, unknown, warning } from '../check-result.ts';
 import { type CoreAddress, resolveCores } from './core-addresses.ts';
 import { CoreRefusedUs } from './faults.ts';
 
@@ -43,7 +34,8 @@ async function checkCore(
     const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
     const status = await statusOf(address, path, headers, BOTH_WITHIN_MS - ms);
     if (status === undefined) return silentCore(about);
-    if (CoreRefusedUs.saysSo(status)) return refusingCore(about);
+    if (CoreRefusedUs.saysSo(status))
+      return fault(about, 'rejects our token', 'CORE_TOKEN must be the same on both sides.');
     if (status >= 500) return fault(about, `answers ${status} to GET ${path}`, 'Its log shows why.');
   } catch (thrown) {
     return fault(about, `does not answer GET ${path}: ${(thrown as Error).message}`, 'Its log may show why.');
@@ -95,9 +87,12 @@ async function probe(address: CoreAddress, isOnly: boolean): Promise<CheckResult
       );
     return fault(about, `is not ready: /readyz returned ${status}`, 'Its log shows why.');
   } catch (thrown) {
-    return unreachableCore(about, (thrown as Error).message);
+    const found = `cannot be reached: ${(thrown as Error).message}`;
+    return fault(about, found, 'Is it running, and does CORE_URL have its address?');
   }
 }
+
+const silentCore = (about: string): CheckResult => unknown(about, 'does not answer', 'Check its CPU and its database.');
 
 /**
  * The status of the response to a GET.
