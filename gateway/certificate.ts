@@ -11,7 +11,7 @@ export interface CertificateFiles {
   readonly keyFile: string;
 }
 
-export class CertificateFault extends Error {
+class CertificateFault extends Error {
   readonly file: keyof CertificateFiles;
 
   constructor(file: keyof CertificateFiles, message: string, cause?: unknown) {
@@ -52,7 +52,7 @@ function readLeaf(files: CertificateFiles): [cert: string, leaf: X509Certificate
 
 function readKey(files: CertificateFiles): [key: string, privateKey: KeyObject] {
   const key = read(files, 'keyFile');
-  return [key, usable('keyFile', 'must hold a private key in PEM, without a passphrase', () => secret(key))];
+  return [key, usable('keyFile', 'must hold a private key in PEM, without a passphrase', () => createPrivateKey(key))];
 }
 
 function read(files: CertificateFiles, file: keyof CertificateFiles): string {
@@ -67,13 +67,11 @@ function usable<T>(file: keyof CertificateFiles, message: string, make: () => T)
   }
 }
 
-const secret = (key: string): KeyObject => createPrivateKey({ key, format: 'pem' });
-
 const LOOK_EVERY_MS = 1_000;
 /** Files are rejected once this many checks in a row find the same fault. */
 const REJECTED_AFTER = 2;
 
-export interface CertificateWatch {
+interface CertificateWatch {
   readonly files: CertificateFiles;
   readonly first: Certificate;
   readonly onRenewed: (certificate: Certificate) => void;
