@@ -24,6 +24,7 @@ import { type KeyRecord, type KeyState, UNUSED } from './key-record.ts';
 import {
   type BucketState,
   type Decision,
+  type LocalCharge,
   type LocalDecisions,
   later,
   type Unauthorized,
@@ -152,26 +153,20 @@ export class Clients implements LocalDecisions {
     client.changedAt = this.#monotonic();
   }
 
-  decide(credential: Credential, owes: boolean): Verdict | undefined {
+  decide(credential: Credential, charge: LocalCharge): Verdict | undefined {
     const facts = this.#localFacts(credential);
     if (facts === undefined || 'outcome' in facts) return facts;
     const { client, record, state, plan, now } = facts;
-    const decided = decide(record, state, credential, plan, now);
+    const decided = decide(record, state, credential, plan, now, charge !== 'peek');
     const { verdict } = decided;
+    if (charge === 'peek') return local(verdict);
     // Usage is counted when the debt is charged, so its marks would only use memory here.
     if (decided.state !== undefined) client.state = { ...decided.state, usage: UNUSED, used: {} };
-    if (owes && (verdict.outcome === 'admitted' || verdict.outcome === 'refused')) {
+    if (charge === 'later' && (verdict.outcome === 'admitted' || verdict.outcome === 'refused')) {
       owe(client.debt, verdict, facts.repliedAt);
       this.#debtors.set(client.id, client);
     }
     return local(verdict);
-  }
-
-  peek(credential: Credential): Verdict | undefined {
-    const facts = this.#localFacts(credential);
-    if (facts === undefined || 'outcome' in facts) return facts;
-    const { record, state, plan, now } = facts;
-    return local(decide(record, state, credential, plan, now, false).verdict);
   }
 
   /**

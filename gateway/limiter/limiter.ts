@@ -13,15 +13,16 @@ export interface Limiter {
   peek(credential: Credential): Promise<Verdict>;
 }
 
+/**
+ * How a local decision is charged: the store must charge for it later; or not, because the store may already have done
+ * so. A peek takes and counts nothing.
+ */
+export type LocalCharge = 'later' | 'not again' | 'peek';
+
 /** Decides in place of the store. */
 export interface LocalDecisions {
-  /**
-   * Decides without the store. Undefined if the key is not, or no longer, verified.
-   * @param owes whether the store must charge for the request later; false if it may already have done so
-   */
-  decide(credential: Credential, owes: boolean): Verdict | undefined | Promise<Verdict | undefined>;
-  /** Reads the status of a key without the store. Undefined if `decide` would return undefined. */
-  peek(credential: Credential): Verdict | undefined | Promise<Verdict | undefined>;
+  /** Decides without the store. Undefined if the key is not, or no longer, verified. */
+  decide(credential: Credential, charge: LocalCharge): Verdict | undefined | Promise<Verdict | undefined>;
 }
 
 /** A decision that a request waits for. */

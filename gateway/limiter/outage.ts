@@ -8,6 +8,7 @@ import { type Credential, credentialOf } from './credential.ts';
 import {
   type Decision,
   type Limiter,
+  type LocalCharge,
   type LocalDecisions,
   NO_DECISION,
   type Question,
@@ -52,11 +53,11 @@ export function surviveOutages(
     return contact;
   }
 
-  /** @param owes whether Redis must charge for the request later; false if it may already have done so */
-  async function decideHere(credential: Credential, owes: boolean): Promise<Verdict> {
-    const verdict = await locals.decide(credential, owes);
-    if (verdict === undefined) throw unknownKey();
-    if (!owes && verdict.outcome === 'admitted') onUnknown();
+  async function decideHere(credential: Credential, charge: LocalCharge): Promise<Verdict> {
+    const verdict = await locals.decide(credential, charge);
+    if (verdict === undefined)
+      throw new StoreUnavailable('Redis is unavailable, and the key has not been seen.', NO_DECISION);
+    if (charge === 'not again' && verdict.outcome === 'admitted') onUnknown();
     return verdict;
   }
 
@@ -64,9 +65,9 @@ export function surviveOutages(
     const { promise, resolve } = Promise.withResolvers<Verdict>();
     const askedAt = monotonicClock();
     let decidedHere: Promise<Verdict> | undefined;
-    const here = (owes: boolean) => {
+    const here = (charge: LocalCharge) => {
       question.isOpen = false;
-      decidedHere = decideHere(credential, owes);
+      decidedHere = decideHere(credential, charge);
       resolve(decidedHere);
     };
     const noteLate = (verdict: Verdict) => {
@@ -81,15 +82,15 @@ export function surviveOutages(
         question.isOpen = false;
         // Unreadable data is neither a Redis fault nor a verdict on the key.
         if (verdict.outcome !== 'undecided') resolve(verdict);
-        else resolve(decideHere(credential, true).then(withoutData, () => verdict));
+        else resolve(decideHere(credential, 'later').then(withoutData, () => verdict));
       },
       late(wasSent: boolean) {
         contact.lose('Redis did not answer in time.', credential);
-        here(!wasSent);
+        here(wasSent ? 'not again' : 'later');
       },
       failed(fault: StoreUnavailable, mayHaveRun: boolean) {
         contact.lose(fault.message, credential);
-        here(!mayHaveRun);
+        here(mayHaveRun ? 'not again' : 'later');
       },
     };
     shared.ask(question);
@@ -99,7 +100,7 @@ export function surviveOutages(
   return {
     decide(credential) {
       const contact = contactFor(credential);
-      return contact.isAway ? decideHere(credential, true) : ask(credential, contact);
+      return contact.isAway ? decideHere(credential, 'later') : ask(credential, contact);
     },
     /** A failed peek does not begin an outage; only decisions do. */
     async peek(credential) {
@@ -108,9 +109,7 @@ export function surviveOutages(
       } catch (fault) {
         if (!(fault instanceof StoreUnavailable)) throw fault;
       }
-      const verdict = await locals.peek(credential);
-      if (verdict === undefined) throw unknownKey();
-      return verdict;
+      return await decideHere(credential, 'peek');
     },
     nodesAway: () => [...contacts.values()].filter(({ isAway }) => isAway).length,
     /** The cause of the current outage; undefined if there is none. */
@@ -124,8 +123,6 @@ export function surviveOutages(
 /** A local verdict on a key whose data in the store is bad. The gateway logs an error for it. */
 const withoutData = (verdict: Verdict): Verdict =>
   'rejected' in verdict ? { ...verdict, rejected: ' data' } : verdict;
-
-const unknownKey = () => new StoreUnavailable('Redis is unavailable, and the key has not been seen.', NO_DECISION);
 
 /** While a node is unavailable, probes test it at this interval, so that no client's request has to. */
 const PROBE_EVERY_MS = 50;

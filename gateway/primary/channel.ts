@@ -2,7 +2,7 @@ import type { Family } from '../../shared/process/counts.ts';
 import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
 import type { KnownKey, KnownPage } from '../limiter/client.ts';
 import type { Use } from '../limiter/credential.ts';
-import type { Verdict } from '../limiter/limiter.ts';
+import type { LocalCharge, Verdict } from '../limiter/limiter.ts';
 import { startDeadline } from '../limiter/outage.ts';
 import type { StoredPlans } from '../limiter/plans.ts';
 import type { SavedState } from '../stores/embedded-limiter.ts';
@@ -149,10 +149,8 @@ export interface AskedOfPrimary {
   readonly banned: readonly [{ readonly id: string; readonly known: KnownKey }, undefined];
   /** A key event for WEBHOOK_URL. The primary keeps it if the worker exits. */
   readonly happened: readonly [Happening, undefined];
-  /** A local decision while Redis is unavailable. Undefined if no worker knows the key. */
+  /** A local decision or peek while Redis is unavailable. Undefined if no worker knows the key. */
   readonly decide: readonly [LocalQuestion, Verdict | undefined];
-  /** The limit status of a key, under the same conditions. */
-  readonly peek: readonly [LocalQuestion, Verdict | undefined];
   /** The last refusals of a key by all gateways. Undefined if they cannot be read now. */
   readonly refusals: readonly [id: string, readonly KeyRefusal[] | undefined];
   /**
@@ -193,7 +191,7 @@ export interface LocalQuestion {
   readonly repliedAt: number;
   /** When the worker asks, by the same clock. If no answer arrives within a second, it decides itself. */
   readonly askedAt: number;
-  readonly owes: boolean;
+  readonly charge: LocalCharge;
 }
 
 /**

@@ -1,7 +1,7 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { MILLISECOND, monotonicClock } from '../limiter/bucket.ts';
 import { type Clients, MAX_CLIENTS } from '../limiter/clients.ts';
-import { type Credential, credentialOf } from '../limiter/credential.ts';
+import { credentialOf } from '../limiter/credential.ts';
 import type { LocalDecisions, Verdict } from '../limiter/limiter.ts';
 import {
   ANSWER_WITHIN_MS,
@@ -35,16 +35,13 @@ export function levelsOfMachine(known: Clients, workers: () => readonly Worker[]
   const gatherings = new Map<string, Promise<void>>();
   let outage: Collection | undefined;
 
-  async function answer(
-    name: 'decide' | 'peek',
-    { id, digest, use, repliedAt, askedAt, owes }: LocalQuestion,
-  ): Promise<Verdict | undefined> {
+  async function answer(question: LocalQuestion): Promise<Verdict | undefined> {
+    const { id, digest, use, repliedAt, askedAt, charge } = question;
     if (!gatherings.has(id) && !isCurrent(id, repliedAt)) gatherings.set(id, gather(id));
     await gatherings.get(id);
     // After a stall of this process, the worker has already decided. A decision here would charge the request twice.
     if (monotonicClock() - askedAt > (ANSWER_WITHIN_MS - TRAVEL_MS) * MILLISECOND) return undefined;
-    const credential = credentialOf(id, digest, use);
-    return name === 'decide' ? known.decide(credential, owes) : known.peek(credential);
+    return known.decide(credentialOf(id, digest, use), charge);
   }
 
   /** Call this at intervals. Once per outage, it asks each worker for all its keys. */
@@ -112,17 +109,11 @@ const newCollection = (): Collection => ({ asked: new Set(), collected: new Set(
  * does not answer in time or does not know the key, the worker decides from its own data.
  */
 export function keysOfMachine(own: Clients, primary: Channel<AskedOfPrimary, AskedOfWorker>): LocalDecisions {
-  const about = ({ id, digest, use }: Credential, owes = false) => ({
-    id,
-    digest,
-    use,
-    repliedAt: own.repliedAt(id),
-    askedAt: monotonicClock(),
-    owes,
-  });
   return {
-    decide: async (credential, owes) =>
-      (await primary.ask('decide', about(credential, owes))) ?? own.decide(credential, owes),
-    peek: async (credential) => (await primary.ask('peek', about(credential))) ?? own.peek(credential),
+    async decide(credential, charge) {
+      const { id, digest, use } = credential;
+      const question = { id, digest, use, repliedAt: own.repliedAt(id), askedAt: monotonicClock(), charge };
+      return (await primary.ask('decide', question)) ?? own.decide(credential, charge);
+    },
   };
 }

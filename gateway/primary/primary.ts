@@ -83,8 +83,7 @@ export async function startPrimary(
           void opened.promise.then((backend) => backend.noteBan(id));
         },
         happened: (happening) => void webhooks.send(happening),
-        decide: (question) => levels.answer('decide', question),
-        peek: (question) => levels.answer('peek', question),
+        decide: levels.answer,
         refusals: (id) => operators?.refusals.of(id).catch(() => undefined),
         load: (id) => owner?.load(worker, id),
         save: ({ states, mustBeDurable }) => storage?.save(states, mustBeDurable) ?? false,

@@ -68,7 +68,7 @@ export const BREAKS: readonly Break[] = [
   row(CLIENTS, 'limiter/charges', 'isNewer(lastReply, reply) ? lastReply : reply', 'false ? lastReply : reply'),
   row('gateway/limiter/credential.ts', 'security/encoded-keys', "text.includes('%') ? redact", 'false ? redact'),
   row('gateway/limiter/outage.ts', 'limiter/charges', "if (end === 'not run') continue;", ''),
-  row('gateway/limiter/outage.ts', 'faults/charges', 'here(!wasSent);', 'here(true);'),
+  row('gateway/limiter/outage.ts', 'faults/charges', "here(wasSent ? 'not again' : 'later');", "here('later');"),
 
   // Agreement between two parts.
   row(

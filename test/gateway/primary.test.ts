@@ -47,7 +47,7 @@ function primaryOf(...workers: ReturnType<typeof workerWith>[]) {
   const channels = workers as unknown as Channel<AskedOfWorker, AskedOfPrimary>[];
   const levels = levelsOfMachine(known, () => channels);
   const outcomeOf = ({ id, digest }: { id: string; digest: string }) =>
-    known.decide(credentialOf(id, digest), false)?.outcome;
+    known.decide(credentialOf(id, digest), 'not again')?.outcome;
   const outcomes = (keys: readonly { id: string; digest: string }[]) => new Set(keys.map(outcomeOf));
   /** Starts the outage and waits until all workers have replied. */
   const begin = async () => {

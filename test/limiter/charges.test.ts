@@ -103,7 +103,7 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
         repliedAt = under.now;
         taken.push(repliedAt);
       } else if (step === 'decide here') {
-        if (clients.decide(key, true) !== undefined) taken.push(repliedAt);
+        if (clients.decide(key, 'later') !== undefined) taken.push(repliedAt);
       } else if (step === 'send a charge') {
         // Only one charge is sent at a time.
         if (client === undefined || underWay.length > 0) return;
@@ -164,7 +164,7 @@ test('10,000 admissions for 2,000 keys are each charged once', async () => {
   const verdict = (await limiter.decide(credentialOf(keys[0]!.id, digest))) as Decision;
   for (const { id } of keys) {
     clients.note(credentialOf(id, digest), verdict);
-    for (let sent = 0; sent < 5; sent++) clients.decide(credentialOf(id, digest), true);
+    for (let sent = 0; sent < 5; sent++) clients.decide(credentialOf(id, digest), 'later');
   }
   const debts = new Debts(clients, limiter);
   cleanUp(() => debts.stop());
@@ -205,7 +205,7 @@ test('a charge without a reply is counted and not repeated, and one that was not
   };
   const debts = new Debts(clients, charger);
   cleanUp(() => debts.stop());
-  for (let asked = 0; asked < 3; asked++) clients.decide(key, true);
+  for (let asked = 0; asked < 3; asked++) clients.decide(key, 'later');
   for (let round = 0; round < 4; round++) await debts.settle();
   expect([sent, clients.debtors()]).toEqual([[3, 3], []]);
   expect(debts.counted()[0]?.values).toContainEqual({ labels: { fate: 'unknown' }, value: 3 });

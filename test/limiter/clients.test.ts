@@ -24,7 +24,7 @@ function knownKeys(ahead = () => 0) {
       known.note(credential, verdict);
       return verdict.outcome;
     },
-    decideHere: (credential: Credential) => known.decide(credential, true)?.outcome,
+    decideHere: (credential: Credential) => known.decide(credential, 'later')?.outcome,
   };
 }
 
@@ -87,7 +87,7 @@ test('a local refusal gets a place in line and is not a strike', async () => {
   const { known, decideInRedis } = knownKeys();
   const key = await redis.createKey({ plan: 'pro', minute: 6 });
   await decideInRedis(key);
-  const here = Array.from({ length: 105 }, () => known.decide(key, true) as Decision);
+  const here = Array.from({ length: 105 }, () => known.decide(key, 'later') as Decision);
   const refused = here.filter(({ outcome }) => outcome === 'refused');
   expect(refused).toHaveLength(100);
   expect(refused.map(({ retryAt = 0 }) => retryAt - redis.now)).toEqual(
@@ -118,13 +118,13 @@ test("a plan's changed limit is in force locally, except for keys with their own
   const { known, decideInRedis } = knownKeys();
   const [ofPlan, own] = [await redis.createKey({ plan: 'pro' }), await redis.createKey({ plan: 'pro', minute: 50 })];
   for (const key of [ofPlan, own]) await decideInRedis(key);
-  const minutes = () => [ofPlan, own].map((key) => (known.peek(key) as Decision).buckets[0]);
+  const minutes = () => [ofPlan, own].map((key) => (known.decide(key, 'peek') as Decision).buckets[0]);
   redis.setPlan('pro', { minute: 10 });
   expect(minutes()).toMatchObject([
     { limit: 10, tokens: 10 },
     { limit: 50, tokens: 49 },
   ]);
-  const admitted = Array.from({ length: 20 }, () => known.decide(ofPlan, true)?.outcome);
+  const admitted = Array.from({ length: 20 }, () => known.decide(ofPlan, 'later')?.outcome);
   expect(admitted.filter((outcome) => outcome === 'admitted')).toHaveLength(10);
   // Tokens are refilled at the raised limit only from now on.
   redis.setPlan('pro', { minute: 6_000 });
@@ -163,10 +163,10 @@ test('local admissions are subtracted from the levels in Redis until they are ch
   await decideInRedis(key);
   for (let sent = 0; sent < 9; sent++) expect(decideHere(key)).toBe('admitted');
   // Redis may already have charged this admission.
-  expect(known.decide(key, false)?.outcome).toBe('admitted');
+  expect(known.decide(key, 'not again')?.outcome).toBe('admitted');
   expect(known.debtors()).toMatchObject([{ id: key.id, debt: { admitted: 9, shadowed: 0, refused: 0 } }]);
   await decideInRedis(key);
-  const left = () => (known.peek(key) as Decision).buckets.map(({ tokens }) => tokens);
+  const left = () => (known.decide(key, 'peek') as Decision).buckets.map(({ tokens }) => tokens);
   expect(left()).toEqual([MINUTE - 11, 1_000 - 11]);
   const [client] = known.debtors();
   const [charged] = await redis.charger.charge([{ ...noDebt(), id: key.id, admitted: 9, due: 9, asOf: 1 }]);

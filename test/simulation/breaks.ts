@@ -65,8 +65,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
   'local admissions are not charged': {
     finds: 'charged',
     locals: (clients) => ({
-      decide: (credential) => clients.decide(credential, false),
-      peek: (credential) => clients.peek(credential),
+      decide: (credential, charge) => clients.decide(credential, charge === 'peek' ? charge : 'not again'),
     }),
   },
   'changes by other gateways are not applied': { finds: 'binds everywhere', isDeaf: true },
