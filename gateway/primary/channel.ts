@@ -1,5 +1,4 @@
 import type { Family } from '../../shared/process/counts.ts';
-import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
 import type { KnownKey, KnownPage } from '../limiter/client.ts';
 import type { Use } from '../limiter/credential.ts';
 import type { LocalCharge, Verdict } from '../limiter/limiter.ts';
@@ -177,7 +176,7 @@ export interface StartOrder {
 export interface WorkerReport extends ProcessState {
   readonly counted: readonly Family[];
   /** All other measurements; sent only on request. */
-  readonly metrics?: MetricsSnapshot | undefined;
+  readonly metrics?: readonly Family[] | undefined;
   readonly isLoaded: boolean;
   readonly isLocal: boolean;
   readonly banned: KeysOfMinute;

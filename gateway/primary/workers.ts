@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Family, sumOf } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
-import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
 import type { Stopping } from '../../shared/process/run.ts';
 import { type FoundRequests, mergeFound, type RequestQuery } from '../telemetry/recent-requests.ts';
 import type { WorkerState } from '../telemetry/state.ts';
@@ -111,7 +110,7 @@ export class Workers {
   }
 
   /** The metrics of the serving workers, with up-to-date counts. A worker that does not answer is left out. */
-  async metrics(): Promise<MetricsSnapshot[]> {
+  async metrics(): Promise<(readonly Family[])[]> {
     const reports = await Promise.all(this.#serving.map((worker) => worker.askReport()));
     return reports.flatMap((report) => (report?.metrics === undefined ? [] : [report.metrics]));
   }

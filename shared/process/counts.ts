@@ -7,7 +7,7 @@
 export interface Family {
   readonly name: string;
   readonly help: string;
-  readonly type: 'counter' | 'histogram';
+  readonly type: 'counter' | 'histogram' | 'gauge';
   readonly values: readonly Series[];
 }
 

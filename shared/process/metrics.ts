@@ -1,5 +1,5 @@
-import { AggregatorRegistry, collectDefaultMetrics, Gauge, type Metric, Registry } from '@prometheus-io/client';
-import { Counter, type Family, Histogram, Label, positionOfStatus, statusLabel } from './counts.ts';
+import { collectDefaultMetrics, type Metric, Registry } from '@prometheus-io/client';
+import { Counter, type Family, Histogram, Label, positionOfStatus, type Series, statusLabel, sumOf } from './counts.ts';
 
 /** A service's metrics for Prometheus. Only this file uses the client library. */
 
@@ -23,18 +23,18 @@ export interface Metrics {
   counts(read: () => readonly Family[]): void;
   /** The current values of all `counts`. */
   counted(): Family[];
-  /** Everything except `counts`, in a form that another process can expose together with its own. */
-  snapshot(): Promise<MetricsSnapshot>;
+  /** Everything except `counts`, for another process that exposes it together with its own. */
+  snapshot(): Promise<Family[]>;
   /** Everything in the text exposition format, with its media type. Includes the snapshots of other processes. */
-  expose(others?: readonly MetricsSnapshot[]): Promise<{ text: string; type: string }>;
+  expose(others?: readonly (readonly Family[])[]): Promise<{ text: string; type: string }>;
 }
 
-export type LabelledValues = Iterable<readonly [of: string, value: number]>;
-
-/** An opaque value that can be structured-cloned. The process that receives it only passes it to `expose`. */
-export type MetricsSnapshot = readonly object[];
+type LabelledValues = Iterable<readonly [of: string, value: number]>;
 
 const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
+
+/** The library's measurements of the process. All services share them, because the library never stops measuring. */
+let ofProcess: Registry | undefined;
 
 /**
  * @param service the prefix of every name, as in `core_requests_total`
@@ -43,12 +43,21 @@ const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
  *   mere drop.
  */
 export function createMetrics(service: string, worker?: number): Metrics {
-  const registry = new Registry();
-  if (worker !== undefined) registry.setDefaultLabels({ worker });
-  const registers = [registry];
+  ofProcess ??= measureProcess();
   const sources: (() => readonly Family[])[] = [];
+  const gauges: (() => Promise<Family>)[] = [];
   const counted = () => sources.flatMap((read) => read());
-  for (const metric of metricsOfProcess()) registry.registerMetric(metric);
+  const addGauge = (name: string, help: string, read: () => Promise<Family['values']>) =>
+    void gauges.push(async () => ({ name, help, type: 'gauge', values: await read() }));
+
+  async function snapshot(): Promise<Family[]> {
+    const measured = (await ofProcess?.getMetricsAsJSON()) as unknown as Family[];
+    const read = [...measured, ...(await Promise.all(gauges.map((one) => one())))];
+    if (worker === undefined) return read;
+    const labelled = ({ labels, ...one }: Series) => ({ ...one, labels: { ...labels, worker: String(worker) } });
+    return read.map((family) => ({ ...family, values: family.values.map(labelled) }));
+  }
+
   return {
     requests(operations) {
       const [count, families] = countRequests(service, operations);
@@ -56,31 +65,13 @@ export function createMetrics(service: string, worker?: number): Metrics {
       return count;
     },
     gauge(name, help, read) {
-      new Gauge({
-        name,
-        help,
-        registers,
-        async collect() {
-          const value = await read();
-          // A reset would show 0 instead of no series.
-          if (value === undefined) this.remove();
-          else this.set(value);
-        },
+      addGauge(name, help, async () => {
+        const value = await read();
+        return value === undefined ? [] : [{ labels: {}, value }];
       });
     },
     gauges(name, help, label, read) {
-      new Gauge({
-        name,
-        help,
-        registers,
-        labelNames: [label],
-        async collect() {
-          const values = await read();
-          // Removes series that no longer exist.
-          this.reset();
-          for (const [of, value] of values) this.set({ [label]: of }, value);
-        },
-      });
+      addGauge(name, help, async () => [...(await read())].map(([of, value]) => ({ labels: { [label]: of }, value })));
     },
     counter(name, help, label, values = ['']) {
       const counter = new Counter({ name, help }, label === undefined ? undefined : new Label(label, values));
@@ -90,26 +81,23 @@ export function createMetrics(service: string, worker?: number): Metrics {
     },
     counts: (read) => void sources.push(read),
     counted,
-    snapshot: () => snapshotOf(registry),
-    async expose(others = []) {
-      const whole = merge([await snapshotOf(registry), counted().map(mergeable), ...others]);
-      return { text: await whole.metrics(), type: registry.contentType };
-    },
+    snapshot,
+    expose: async (others = []) => await textOf(sumOf([await snapshot(), counted(), ...others])),
   };
 }
 
-let ofProcess: readonly Metric[] | undefined;
+function measureProcess(): Registry {
+  const register = new Registry();
+  // By default the library wakes the process 110 times a second, which is most of what an idle process costs.
+  const seldom = { eventLoopUtilizationTimeout: 1_000, eventLoopMonitoringPrecision: 50 };
+  collectDefaultMetrics({ register, ...seldom });
+  return register;
+}
 
-/** The library's measurements of the process. All registries share them, because the library never stops measuring. */
-function metricsOfProcess(): readonly Metric[] {
-  if (ofProcess === undefined) {
-    const registry = new Registry();
-    // By default the library wakes the process 110 times a second, which is most of what an idle process costs.
-    const seldom = { eventLoopUtilizationTimeout: 1_000, eventLoopMonitoringPrecision: 50 };
-    collectDefaultMetrics({ register: registry, ...seldom });
-    ofProcess = registry.getMetricsAsArray().map(({ name }) => registry.getSingleMetric(name) as Metric);
-  }
-  return ofProcess;
+async function textOf(families: readonly Family[]): Promise<{ text: string; type: string }> {
+  const registry = new Registry();
+  for (const family of families) registry.registerMetric({ ...family, get: async () => family } as unknown as Metric);
+  return { text: await registry.metrics(), type: registry.contentType };
 }
 
 function countRequests(
@@ -138,13 +126,3 @@ function countRequests(
   };
   return [count, () => [requests.family(), latency.family()]];
 }
-
-/** The library requires an aggregator. Each process has its own labels, so nothing is added up. */
-const mergeable = <T extends object>(metric: T) => ({ ...metric, aggregator: 'sum' });
-
-async function snapshotOf(registry: Registry): Promise<MetricsSnapshot> {
-  return (await registry.getMetricsAsJSON()).map(mergeable);
-}
-
-const merge = (snapshots: readonly MetricsSnapshot[]): Registry =>
-  AggregatorRegistry.aggregate([...snapshots] as object[]);
