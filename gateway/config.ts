@@ -20,17 +20,15 @@ import { LOG_LENGTHS } from './stores/storage.ts';
 import { coreUrlFault } from './upstream/core-addresses.ts';
 import { webhookSecret, webhookUrl } from './webhooks/message.ts';
 
-const coreUrls = z
-  .string()
-  .transform(listed)
-  .pipe(
-    z.array(
-      z.string().superRefine((text, context) => {
-        const message = coreUrlFault(text);
-        if (message !== undefined) context.addIssue({ code: 'custom', message });
-      }),
-    ),
-  );
+/** A comma-separated list of values that fit this schema. */
+const separated = (entry: z.ZodString) => z.string().transform(listed).pipe(z.array(entry));
+
+const coreUrls = separated(
+  z.string().superRefine((text, context) => {
+    const message = coreUrlFault(text);
+    if (message !== undefined) context.addIssue({ code: 'custom', message });
+  }),
+);
 
 /** Headers that hold secrets must not get into the audit log. */
 const actorHeader = z
@@ -41,18 +39,13 @@ const actorHeader = z
     error: 'must not be a header that holds a secret',
   });
 
-const addressBlocks = z.string().transform(listed).pipe(z.array(addressBlock));
+const corsOrigins = separated(
+  z.string().refine((text) => text === '*' || isBrowserOrigin(text), {
+    error: 'must be * or origins like https://shop.example, without a path',
+  }),
+);
 
-const corsOrigins = z
-  .string()
-  .transform(listed)
-  .pipe(
-    z.array(
-      z.string().refine((text) => text === '*' || isBrowserOrigin(text), {
-        error: 'must be * or origins like https://shop.example, without a path',
-      }),
-    ),
-  );
+const onOff = z.enum(['on', 'off'], { error: 'must be on or off' });
 
 const FILE_SETTINGS = { certFile: 'TLS_CERT_FILE', keyFile: 'TLS_KEY_FILE' } as const;
 
@@ -112,7 +105,7 @@ export const GatewaySettings = z
     BODY_LIMIT_BYTES: integer(1, 16_777_216)
       .default(65_536)
       .describe("largest request body; a worker's unfinished bodies share 32 MB"),
-    TRUSTED_PROXIES: addressBlocks
+    TRUSTED_PROXIES: separated(addressBlock)
       .default([])
       .describe(
         'addresses and CIDR blocks of your proxies, separated by commas; `X-Forwarded-*` is trusted only from them',
@@ -140,14 +133,10 @@ export const GatewaySettings = z
     RECENT_REQUESTS: integer(100, 1_000_000)
       .default(RECENT_REQUESTS)
       .describe('number of recent requests that each gateway keeps for operators, about 1.6 kB each'),
-    RATELIMIT_FIELDS: z
-      .enum(['on', 'off'], { error: 'must be on or off' })
+    RATELIMIT_FIELDS: onOff
       .default('on')
       .describe('whether to send the `RateLimit` fields of the IETF draft: on or off'),
-    SERVER_TIMING: z
-      .enum(['on', 'off'], { error: 'must be on or off' })
-      .default('off')
-      .describe('whether responses have a `Server-Timing` header: on or off'),
+    SERVER_TIMING: onOff.default('off').describe('whether responses have a `Server-Timing` header: on or off'),
     CORS_ORIGINS: corsOrigins
       .default([])
       .describe(
