@@ -19,7 +19,7 @@ const COUNT_EVERY = MINUTE / 240;
 type ByPlan = Map<PlanName, number>;
 
 /** Keys in use, by plan, as far as this process knows. */
-interface KeyCounts {
+export interface KeyCounts {
   bans: number;
   /** Keys with a request that was decided in the last ten minutes. */
   readonly asking: ByPlan;

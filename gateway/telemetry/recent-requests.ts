@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { z } from 'zod';
 import { boundedMap } from '../../shared/bounded-map.ts';
+import { roundedMs } from '../../shared/http/service.ts';
 import { count, time } from '../../shared/schemas/answer-parts.ts';
 import { SECOND } from '../limiter/bucket.ts';
 import type { LimitStatus, Verdict } from '../limiter/limiter.ts';
@@ -357,8 +358,8 @@ function reportOf(slot: NotedRequest): RequestReport {
     ...{ requestId, keyId, digest, method, path, code, fault, address, outcome, repeated },
     status: status === 0 ? undefined : status,
     retryAt: retryAt === 0 ? undefined : toTime(retryAt),
-    durationMs: slot.endedAt === 0 ? 0 : rounded(slot.endedAt - slot.startedAt),
-    times: Object.fromEntries(Object.entries(timesOf(slot)).map(([part, ms]) => [part, ms && rounded(ms)])),
+    durationMs: slot.endedAt === 0 ? 0 : roundedMs(slot.endedAt - slot.startedAt),
+    times: Object.fromEntries(Object.entries(timesOf(slot)).map(([part, ms]) => [part, ms && roundedMs(ms)])),
     decision: verdict && describeDecision(slot, verdict),
     gateway: { host: HOST, pid: process.pid },
   };
@@ -372,8 +373,6 @@ function retryAtOf(status: LimitStatus | undefined): number {
   if (status?.outcome === 'banned') return status.bannedUntil;
   return (status?.outcome === 'refused' && status.retryAt) || 0;
 }
-
-const rounded = (ms: number): number => Math.round(ms * 1_000) / 1_000;
 
 /** The message of an error, followed by that of its cause. */
 function faultOf({ message, cause }: { readonly message: string; readonly cause?: unknown }): string {

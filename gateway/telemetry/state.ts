@@ -8,8 +8,8 @@ import type { Backend, RedisState } from '../stores/backend.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
 import type { CoreState } from '../upstream/core.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
-import { DECISION_OUTCOMES, type DecisionOutcome, NO_DECISION_REASONS, type NoDecisionReason } from './exchange.ts';
-import type { KeysOfMinute, KeyWatch } from './key-watch.ts';
+import type { DecisionOutcome, NoDecisionReason } from './exchange.ts';
+import type { KeyCounts, KeysOfMinute, KeyWatch } from './key-watch.ts';
 import { DECISIONS, NONE, REQUEST_DURATION, REQUESTS, WITHOUT_DECISION } from './request-metrics.ts';
 
 /**
@@ -29,23 +29,14 @@ export function exposeState(
     backend.nodesAway,
   );
   metrics.gauge('gateway_bans_active', 'Banned keys, as far as this process knows.', () => watch.counts().bans);
-  metrics.gauges(
-    'gateway_keys_near_day_limit',
-    'Keys with at most a fifth of their day limit left, as far as this process knows.',
-    'plan',
-    () => watch.counts().near,
-  );
-  metrics.gauges(
-    'gateway_keys_asking',
-    'Keys with a decision in the last ten minutes, as far as this process knows.',
-    'plan',
-    () => watch.counts().asking,
-  );
-  metrics.gauges(
+  const byPlan = (name: string, help: string, read: (counts: KeyCounts) => KeyCounts['asking']) =>
+    metrics.gauges(name, `${help}, as far as this process knows.`, 'plan', () => read(watch.counts()));
+  byPlan('gateway_keys_near_day_limit', 'Keys with at most a fifth of their day limit left', ({ near }) => near);
+  byPlan('gateway_keys_asking', 'Keys with a decision in the last ten minutes', ({ asking }) => asking);
+  byPlan(
     'gateway_keys_refused',
-    'Keys with a request over their limits in the last ten minutes, as far as this process knows.',
-    'plan',
-    () => watch.counts().refused,
+    'Keys with a request over their limits in the last ten minutes',
+    ({ refused }) => refused,
   );
   metrics.gauge(
     'gateway_plans_changed_timestamp_seconds',
@@ -163,12 +154,12 @@ export function totalsOf(counted: readonly Family[]): TrafficTotals {
   const plans: Record<string, Partial<Record<Shown, number>>> = {};
   for (const { labels, value } of [...seriesOf(counted, DECISIONS), ...seriesOf(counted, WITHOUT_DECISION)]) {
     const { outcome, reason, plan = NONE, mode } = labels;
-    const shown = outcome ?? reason ?? '';
-    const total = isShown(shown) ? TOTAL_OF[shown] : undefined;
+    const shown = (outcome ?? reason) as Shown;
+    const total = TOTAL_OF[shown];
     if (value === 0 || total === undefined) continue;
     totals[total] += value;
     if (mode === 'local') totals.local += value;
-    plans[plan] = { ...plans[plan], [shown]: (plans[plan]?.[shown as Shown] ?? 0) + value };
+    plans[plan] = { ...plans[plan], [shown]: (plans[plan]?.[shown] ?? 0) + value };
   }
   return { totals, plans };
 }
@@ -176,10 +167,6 @@ export function totalsOf(counted: readonly Family[]): TrafficTotals {
 /** The series of a family; none before its first count. */
 export const seriesOf = (counted: readonly Family[], wanted: string): readonly Series[] =>
   counted.find(({ name }) => name === wanted)?.values ?? [];
-
-const SHOWN: ReadonlySet<string> = new Set([...DECISION_OUTCOMES, ...NO_DECISION_REASONS]);
-
-const isShown = (text: string): text is Shown => SHOWN.has(text);
 
 /** A bucket of a histogram: its bound in seconds, and the count up to it. */
 type Bucket = readonly [bound: number, count: number];
