@@ -4,6 +4,7 @@ import { bearerTokens, createService } from '../shared/http/service.ts';
 import { Histogram } from '../shared/process/counts.ts';
 import { droppedLines, type Logger } from '../shared/process/logger.ts';
 import { createMetrics, type Metrics } from '../shared/process/metrics.ts';
+import { every } from '../shared/process/repeat.ts';
 import type { Running } from '../shared/process/run.ts';
 import { currentSecret } from '../shared/process/secret.ts';
 import { CoreSettings } from './config.ts';
@@ -101,6 +102,5 @@ function forgetRegularly(store: Store, logger: Logger): () => void {
       .write(() => forgetAnswers(Date.now()))
       .catch((cause) => logger.warn({ err: cause }, 'expired idempotency keys not deleted'));
   void forget();
-  const timer = setInterval(forget, FORGET_EVERY_MS).unref();
-  return () => clearInterval(timer);
+  return every(FORGET_EVERY_MS, forget);
 }

@@ -11,6 +11,7 @@ import { COMPILED } from '../shared/process/compile-cache.ts';
 import { readSettings, SettingsError } from '../shared/process/env.ts';
 import { printHelp } from '../shared/process/help.ts';
 import { LOGS_TO_4 } from '../shared/process/log-descriptor.ts';
+import { every } from '../shared/process/repeat.ts';
 import { explain, tryPort } from '../shared/process/run.ts';
 import { LOCAL_PROGRAM, LocalSettings } from './local-settings.ts';
 import { TerminalLog } from './log-terminal.ts';
@@ -204,11 +205,11 @@ function stop(): void {
 /** npm does not always pass signals on. A changed parent process id shows that the parent has exited. */
 function stopWithParent(): void {
   const parent = process.ppid;
-  const watch = setInterval(() => {
+  const stopWatching = every(500, () => {
     if (process.ppid === parent) return;
-    clearInterval(watch);
+    stopWatching();
     stop();
-  }, 500).unref();
+  });
 }
 
 function printWelcome(keys: Record<string, string>): void {
