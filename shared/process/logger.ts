@@ -83,8 +83,8 @@ function isoTime(): string {
 const TOGETHER_CHARACTERS = 32_768;
 const FLUSH_EVERY_MS = 500;
 
-/** Bytes that may wait for a slow reader: about 12,000 lines. */
-const MAX_WAITING_BYTES = 4_194_304;
+/** The length of the lines that may wait for a slow reader: about 12,000 lines. */
+const MAX_WAITING = 4_194_304;
 
 /** Several processes may write to one pipe. Writes of up to PIPE_BUF = 4,096 bytes are atomic (pipe(7)). */
 const PIPE_BUF = 4_096;
@@ -108,12 +108,9 @@ class LogOutput {
   readonly #isFile: boolean;
   /** Called with the number of dropped lines once there is room again. */
   readonly #onDropped: (lines: number) => void;
-  /** Lines that are not encoded yet. */
+  /** The lines that are written after #underWay. */
   #lines = '';
-  /** Whole lines that are written after #underWay. They are encoded soon, because text takes twice the memory. */
-  #chunks: Buffer[] = [];
   #underWay: Buffer = NOTHING;
-  #bytes = 0;
   #unreported = 0;
   #dropped = 0;
   #isReporting = false;
@@ -133,16 +130,14 @@ class LogOutput {
 
   /** @param line ends with a line feed */
   write(line: string): void {
-    const isOver = this.#bytes + this.#lines.length + line.length > MAX_WAITING_BYTES;
+    const isOver = this.#underWay.length + this.#lines.length + line.length > MAX_WAITING;
     if (isOver && !this.#isReporting) {
       this.#dropped += 1;
       this.#unreported += 1;
       return;
     }
     this.#lines += line;
-    if (this.#lines.length < TOGETHER_CHARACTERS) return;
-    this.#seal();
-    if (!this.#isReporting) void this.#writeAll();
+    if (this.#lines.length >= TOGETHER_CHARACTERS && !this.#isReporting) void this.#writeAll();
   }
 
   /** @param done called when all current lines have been written */
@@ -186,10 +181,8 @@ class LogOutput {
   #next(): boolean {
     if (this.#underWay.length > 0) return true;
     if (this.#unreported > 0) this.#reportDropped();
-    this.#seal();
-    const [only = NOTHING, ...more] = this.#chunks;
-    this.#underWay = more.length === 0 ? only : Buffer.concat(this.#chunks);
-    this.#chunks = [];
+    this.#underWay = Buffer.from(this.#lines);
+    this.#lines = '';
     return this.#underWay.length > 0;
   }
 
@@ -215,15 +208,6 @@ class LogOutput {
 
   #wrote(bytes: number): void {
     this.#underWay = this.#underWay.subarray(bytes);
-    this.#bytes -= bytes;
-  }
-
-  #seal(): void {
-    if (this.#lines === '') return;
-    const chunk = Buffer.from(this.#lines);
-    this.#lines = '';
-    this.#chunks.push(chunk);
-    this.#bytes += chunk.length;
   }
 }
 
