@@ -15,7 +15,7 @@ export const CoreSettings = z.object({
     .describe('database for pets and orders; `postgres://…` for more than one core'),
   CORE_TOKEN: tokens.optional().describe('bearer token for callers; any token in a comma-separated list is accepted'),
   BODY_LIMIT_BYTES: integer(1, 16_777_216).default(65_536).describe('largest request body'),
-  LOG_LEVEL: logLevel.default('info').describe('lowest level to log: fatal, error, warn, info, debug, trace or silent'),
+  LOG_LEVEL: logLevel,
 });
 
 export type CoreSettings = Settings<typeof CoreSettings>;

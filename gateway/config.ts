@@ -155,9 +155,7 @@ export const GatewaySettings = z
       .string()
       .default('.data')
       .describe('folder for `admin-token` and, without `REDIS_URL`, for keys and plans'),
-    LOG_LEVEL: logLevel
-      .default('info')
-      .describe('lowest level to log: fatal, error, warn, info, debug, trace or silent'),
+    LOG_LEVEL: logLevel,
   })
   .refine(({ ADMIN_HOST, ADMIN_TOKEN }) => ADMIN_TOKEN !== undefined || isLoopback(ADMIN_HOST), {
     path: ['ADMIN_TOKEN'],

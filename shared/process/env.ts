@@ -120,9 +120,12 @@ export const tokens = z
   .transform((text) => text.split(','))
   .meta({ secret: true });
 
-export const logLevel = z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], {
-  error: 'must be one of fatal, error, warn, info, debug, trace, silent',
-});
+export const logLevel = z
+  .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], {
+    error: 'must be one of fatal, error, warn, info, debug, trace, silent',
+  })
+  .default('info')
+  .describe('lowest level to log: fatal, error, warn, info, debug, trace or silent');
 
 const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
 
