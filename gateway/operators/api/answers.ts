@@ -37,8 +37,16 @@ export const SecretView = z.object({
 });
 export type SecretView = z.infer<typeof SecretView>;
 
-/** A key without its buckets. */
-export const KeySummary = z.object({
+export const BucketView = z.object({
+  limit: count,
+  remaining: count,
+  used: count,
+  /** Undefined if the bucket is full. */
+  fullAt: time.optional(),
+});
+export type BucketView = z.infer<typeof BucketView>;
+
+export const KeyView = z.object({
   id: z.string(),
   name: z.string(),
   plan: z.string(),
@@ -67,11 +75,13 @@ export const KeySummary = z.object({
   refused: count,
   /** How many of the admitted requests were over the limit of a plan in shadow mode. */
   shadowed: count.optional(),
+  /** Left out if the key has no usable limits. */
+  buckets: z.object({ minute: BucketView, day: BucketView }).optional(),
 });
-export type KeySummary = z.infer<typeof KeySummary>;
+export type KeyView = z.infer<typeof KeyView>;
 
 /** The active ban on a key, for responses that do not describe the whole key. */
-export const BanView = KeySummary.pick({
+export const BanView = KeyView.pick({
   bannedUntil: true,
   banReason: true,
   banRefused: true,
@@ -79,19 +89,6 @@ export const BanView = KeySummary.pick({
   bans: true,
 });
 export type BanView = z.infer<typeof BanView>;
-
-export const BucketView = z.object({
-  limit: count,
-  remaining: count,
-  used: count,
-  /** Undefined if the bucket is full. */
-  fullAt: time.optional(),
-});
-export type BucketView = z.infer<typeof BucketView>;
-
-/** `buckets` is left out if the key has no usable limits. */
-export const KeyView = KeySummary.extend({ buckets: z.object({ minute: BucketView, day: BucketView }).optional() });
-export type KeyView = z.infer<typeof KeyView>;
 
 /** `total` counts all keys, whether they match or not. */
 export const KeysAnswer = z.object({ total: count, offset: count, keys: listOf(KeyView), next: nextOffset });
@@ -108,7 +105,7 @@ export type IssuedSecret = z.infer<typeof IssuedSecret>;
 export const ReindexAnswer = z.object({ reindexed: count });
 export type ReindexAnswer = z.infer<typeof ReindexAnswer>;
 
-export const BansAnswer = z.object({ bans: listOf(KeySummary), next: nextOffset });
+export const BansAnswer = z.object({ bans: listOf(KeyView), next: nextOffset });
 export type BansAnswer = z.infer<typeof BansAnswer>;
 
 export const LoudKey = KeyView.extend({ recent: z.object({ admitted: count, refused: count }) });

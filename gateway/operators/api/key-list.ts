@@ -7,7 +7,7 @@ import { hasTags } from '../../limiter/tags.ts';
 import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
 import { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
 import { KEY_ORDER_NAMES, KEY_ORDERS, KEY_STATES, loudestFirst, TOP_BY } from './key-order.ts';
-import { bucketsIn, describeKeyInFull, stateOf, sumsOf, withBanRefusals } from './key-view.ts';
+import { bucketsIn, describeKeys, stateOf, sumsOf } from './key-view.ts';
 import { type AdminDependencies, operation } from './operation.ts';
 import { decisionsOn } from './requests.ts';
 import { choice, offset, tag, tagsIn, wholeNumber, word } from './values.ts';
@@ -58,14 +58,9 @@ export const listKeys = operation(
     const now = await deps.keys.now();
     const { table } = deps.planCache;
     const isWanted = wantedKeys(filters, table, now);
-    const shown = (entries: readonly KeyEntry[]) =>
-      withBanRefusals(
-        deps,
-        entries.map((entry) => describeKeyInFull(entry, table, now)),
-      );
     if (sort === 'newest') {
       const { total, keys, next } = await deps.keys.list({ offset, limit, isWanted });
-      return { total, offset, keys: await shown(keys), next };
+      return { total, offset, keys: await describeKeys(deps, keys, now), next };
     }
     const ranked = (entry: KeyEntry) => {
       const { used, limit } = dayUse(entry, table, now) ?? { used: 0, limit: 1 };
@@ -75,8 +70,8 @@ export const listKeys = operation(
     const { total, first, next } = await firstOf(deps, { offset, limit }, KEY_ORDERS[sort], (entry) =>
       isWanted(entry) ? ranked(entry) : undefined,
     );
-    const keys = await shown(first.map(({ entry }) => entry));
-    return { total, offset, keys, next };
+    const sorted = first.map(({ entry }) => entry);
+    return { total, offset, keys: await describeKeys(deps, sorted, now), next };
   },
 );
 
@@ -126,8 +121,10 @@ export const topKeys = operation(
       const isLoud = recent.refused + (by === 'refused' ? 0 : recent.admitted) > 0;
       return isLoud && isWanted(entry) ? { entry, recent } : undefined;
     });
-    const keys = first.map(({ entry, recent }) => ({ ...describeKeyInFull(entry, table, now), recent }));
-    return { minutes, total, offset, keys: await withBanRefusals(deps, keys), next };
+    const loudest = first.map(({ entry }) => entry);
+    const described = await describeKeys(deps, loudest, now);
+    const keys = described.map((key, at) => ({ ...key, recent: first[at]!.recent }));
+    return { minutes, total, offset, keys, next };
   },
 );
 
@@ -152,8 +149,8 @@ export const findKeys = operation(
   async ({ deps, query: { offset, text } }) => {
     const now = await deps.keys.now();
     const found = async (foundBy: string, entries: readonly KeyEntry[], next?: number) => {
-      const keys = entries.map((entry) => ({ ...describeKeyInFull(entry, deps.planCache.table, now), foundBy }));
-      return { keys: await withBanRefusals(deps, keys), next };
+      const described = await describeKeys(deps, entries, now);
+      return { keys: described.map((key) => ({ ...key, foundBy })), next };
     };
     if (offset === 0) {
       const named = isKeyId(text) ? await deps.keys.get(text) : undefined;

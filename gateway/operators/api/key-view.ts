@@ -8,7 +8,7 @@ import { describeNetwork } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable } from '../../limiter/plans.ts';
 import type { Tags } from '../../limiter/tags.ts';
 import type { RequestReport } from '../../telemetry/recent-requests.ts';
-import type { BanView, KeySummary } from './answers.ts';
+import type { BanView, KeyView } from './answers.ts';
 import type { KEY_STATES } from './key-order.ts';
 import type { AdminDependencies } from './operation.ts';
 
@@ -30,8 +30,14 @@ export const describeSecret = (
 /** Tags are left out if there are none. */
 export const shownTags = (tags: Tags = {}): Tags | undefined => (Object.keys(tags).length === 0 ? undefined : tags);
 
-/** A key as operators see it, without the digests of its secrets. @param now in microseconds */
-export function describeKey(entry: KeyEntry, plans: PlanTable, now: number) {
+/** Keys as operators see them, without the digests of their secrets. @param now in microseconds */
+export const describeKeys = (deps: BanDependencies, entries: readonly KeyEntry[], now: number) =>
+  withBanRefusals(
+    deps,
+    entries.map((entry) => describeKey(entry, deps.planCache.table, now)),
+  );
+
+function describeKey(entry: KeyEntry, plans: PlanTable, now: number) {
   const { id, record, admitted, refused, shadowed, refusals } = entry;
   return {
     id,
@@ -54,6 +60,16 @@ export function describeKey(entry: KeyEntry, plans: PlanTable, now: number) {
     admitted,
     refused,
     shadowed: shadowed || undefined,
+    buckets: describeBuckets(entry, plans, now),
+  };
+}
+
+function describeBuckets(entry: KeyEntry, plans: PlanTable, now: number) {
+  const [minute, day] = bucketsIn(entry, plans, now) ?? [];
+  if (minute === undefined || day === undefined) return undefined;
+  return {
+    minute: describeBucket(minute, now, minute.limit - minute.tokens),
+    day: describeBucket(day, now, usedOfDay(day, entry, now)),
   };
 }
 
@@ -73,20 +89,6 @@ function banOf(entry: KeyEntry, plans: PlanTable, now: number) {
     banRefused: undefined as number | undefined,
     banRefusedMore: undefined as boolean | undefined,
     bans,
-  };
-}
-
-/** Adds the current state of both buckets, which are left out if the key has no usable limits. */
-export function describeKeyInFull(entry: KeyEntry, plans: PlanTable, now: number) {
-  const buckets = bucketsIn(entry, plans, now);
-  if (buckets === undefined) return describeKey(entry, plans, now);
-  const [minute, day] = buckets;
-  return {
-    ...describeKey(entry, plans, now),
-    buckets: {
-      minute: describeBucket(minute, now, minute.limit - minute.tokens),
-      day: describeBucket(day, now, usedOfDay(day, entry, now)),
-    },
   };
 }
 
@@ -129,10 +131,10 @@ export const sumsOf = (counts: readonly Counts[]): Counts => ({
  * low if a process does not respond or started after the ban began, or once older requests have dropped out of the list.
  */
 
-type Requests = Pick<AdminDependencies, 'requests'>;
+type BanDependencies = Pick<AdminDependencies, 'requests' | 'planCache'>;
 
-export async function withBanRefusals<K extends Pick<KeySummary, 'id' | 'bannedUntil' | 'banReason'>>(
-  { requests }: Requests,
+async function withBanRefusals<K extends Pick<KeyView, 'id' | 'bannedUntil' | 'banReason'>>(
+  { requests }: BanDependencies,
   keys: readonly K[],
 ): Promise<(K & Pick<BanView, 'banRefused' | 'banRefusedMore'>)[]> {
   const bansOf = keys.flatMap(({ id, bannedUntil }) => (bannedUntil === undefined ? [] : [id]));
@@ -157,7 +159,7 @@ export async function withBanRefusals<K extends Pick<KeySummary, 'id' | 'bannedU
  * @param isCounted whether to count the requests that the bans have refused on all gateways
  */
 export async function runningBans(
-  deps: Requests & Pick<AdminDependencies, 'planCache'>,
+  deps: BanDependencies,
   entries: readonly KeyEntry[],
   now: number,
   isCounted = true,
@@ -172,7 +174,7 @@ const MINUTE_MS = 60_000;
 
 /** Counts the requests of the last hour that bans on a key refused, by minute. @param now in minutes since 1970 */
 export async function refusedByBans(
-  { requests }: Requests,
+  { requests }: BanDependencies,
   id: string,
   now: number,
 ): Promise<ReadonlyMap<number, number>> {

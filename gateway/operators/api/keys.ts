@@ -11,7 +11,7 @@ import { hasLimits, keyName } from '../../stores/key-hash.ts';
 import { Unconfirmed, Unknown } from '../../stores/storage.ts';
 import { allOf, differences, entry, keyTexts } from './activity.ts';
 import { BansAnswer, IssuedKey, KeyView, ReindexAnswer } from './answers.ts';
-import { bucketsIn, describeKey, describeKeyInFull, isBanned, toTime, withBanRefusals } from './key-view.ts';
+import { bucketsIn, describeKeys, isBanned, toTime } from './key-view.ts';
 import { type AdminCall, type AdminDependencies, operation, refuseEmpty, who } from './operation.ts';
 import { choice, integer, limitValue, offset, tags, time } from './values.ts';
 
@@ -94,9 +94,8 @@ export const revokeKey = operation({}, async ({ deps, params: [id = ''], about }
  *   response that shows a new key would be lost
  */
 export async function describe(deps: AdminDependencies, key: KeyEntry, now?: number) {
-  const described = describeKeyInFull(key, deps.planCache.table, now ?? (await deps.keys.now()));
-  const [shown = described] = await withBanRefusals(deps, [described]);
-  return shown;
+  const [described] = await describeKeys(deps, [key], now ?? (await deps.keys.now()));
+  return described!;
 }
 
 /** Finds the key named in the path of a call. @throws {HttpError} 404 for an unknown id */
@@ -196,11 +195,9 @@ export const listBans = operation(
   { query: z.object({ offset }), answer: BansAnswer },
   async ({ deps, query: { offset } }) => {
     const now = await deps.keys.now();
-    const { table } = deps.planCache;
-    const isWanted = (key: KeyEntry) => isBanned(key, table, now);
+    const isWanted = (key: KeyEntry) => isBanned(key, deps.planCache.table, now);
     const { keys, next } = await deps.keys.list({ offset, limit: PAGE, isWanted });
-    const bans = keys.map((key) => describeKey(key, table, now));
-    return { bans: await withBanRefusals(deps, bans), next };
+    return { bans: await describeKeys(deps, keys, now), next };
   },
 );
 

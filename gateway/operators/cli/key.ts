@@ -1,15 +1,6 @@
 import { isKeyId } from '../../limiter/credential.ts';
 import { writeTags } from '../../limiter/tags.ts';
-import type {
-  BanView,
-  BucketView,
-  FoundKey,
-  KeySummary,
-  KeysAnswer,
-  KeyView,
-  LoudKey,
-  SecretView,
-} from '../api/answers.ts';
+import type { BanView, BucketView, FoundKey, KeysAnswer, KeyView, LoudKey, SecretView } from '../api/answers.ts';
 import { banInWords, tooSmallInWords } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
 import { type Found, findNamed, type Kind } from './named.ts';
@@ -104,8 +95,8 @@ export const banNote = (ban: BanView | undefined): string | undefined =>
 
 const percent = ({ used, limit }: BucketView): string => `${Math.floor((used / limit) * 100)} %`;
 
-export function describeBans(views: readonly KeySummary[]): string {
-  const until = (key: KeySummary) => banInWords(key, timeText(key.bannedUntil ?? ''));
+export function describeBans(views: readonly KeyView[]): string {
+  const until = (key: KeyView) => banInWords(key, timeText(key.bannedUntil ?? ''));
   return table(views, ['id', 'name', 'plan', ['banned until', until], ['reason', ({ banReason = '-' }) => banReason]]);
 }
 

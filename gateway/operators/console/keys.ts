@@ -1,5 +1,5 @@
 import { PLAN_NAMES } from '../../limiter/plans.ts';
-import type { BansAnswer, FoundAnswer, KeySummary, KeysAnswer, KeyView, UsageOfKey, UsageSum } from '../api/answers.ts';
+import type { BansAnswer, FoundAnswer, KeysAnswer, KeyView, UsageOfKey, UsageSum } from '../api/answers.ts';
 import { firstFilled, readUsage, searchText } from '../clients.ts';
 import { bodyOf, usePolled } from './api.ts';
 import { csvOf, usageCells } from './csv.ts';
@@ -101,7 +101,7 @@ export function BansPage({ route }: { route: Route }) {
   const { value, fault } = usePolled(`bans ${offset}`, 3_000, () =>
     firstFilled<BansAnswer>(bodyOf, '/bans', { offset: String(offset) }, ({ bans }) => bans),
   );
-  const columns: readonly Column<KeySummary>[] = [
+  const columns: readonly Column<KeyView>[] = [
     { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },
     { title: 'Plan', show: ({ plan }) => planInWords(plan) },
     { title: 'Banned', show: runningBan },

@@ -3,7 +3,7 @@ import { type ComponentChildren, createContext, h, type VNode } from 'preact';
 import { useContext, useEffect, useId, useRef } from 'preact/hooks';
 import type { Tags } from '../../limiter/tags.ts';
 import { includesRole, ROLE_WORDS, type Role } from '../../stores/words.ts';
-import type { BanView, BucketView, CallerAnswer, KeySummary } from '../api/answers.ts';
+import type { BanView, BucketView, CallerAnswer, KeyView } from '../api/answers.ts';
 import { type Part, searchText, tooSmallInWords } from '../clients.ts';
 import { addressOf } from './page-names.ts';
 import { navigate, type Route } from './router.ts';
@@ -36,7 +36,7 @@ export const State = ({ state }: { state: string }) =>
   html`<span class=${`badge ${state}`}>${stateInWords(state)}</span>`;
 
 /** Shows the state of a key, with a note if it is banned or its limits are too low. */
-export const StateOf = (key: KeySummary) =>
+export const StateOf = (key: KeyView) =>
   html`<${State} state=${key.state} /> ${
     key.bannedUntil === undefined
       ? key.tooSmall && html`<span class="note">${tooSmallInWords(key.waitSeconds)}</span>`

@@ -1,4 +1,4 @@
-import type { BansAnswer, KeySummary } from '../../api/answers.ts';
+import type { BansAnswer, KeyView } from '../../api/answers.ts';
 import type { Command } from '../command.ts';
 import { describeBans } from '../key.ts';
 import type { Session } from '../session.ts';
@@ -9,7 +9,7 @@ export function add(program: Command, session: Session): void {
   const bans = program.sub('bans', 'list, lift and set bans');
 
   bans.sub('list', 'list active bans').action(async () => {
-    const running: KeySummary[] = [];
+    const running: KeyView[] = [];
     for await (const { bans } of session.parts<BansAnswer>('/bans')) running.push(...bans);
     session.print({ bans: running }, () => (running.length === 0 ? 'No key is banned.' : describeBans(running)));
   });
