@@ -5,7 +5,7 @@ import { adminTokenOf, coreTokenOf, type GatewaySettings } from './config.ts';
 import type { PlannedBackend } from './open-backend.ts';
 import { OperatorsAccess } from './operators/api/access.ts';
 import { lastBackup } from './operators/api/backup.ts';
-import { checkKeys, checkPlans, checkWorkers } from './operators/api/doctor.ts';
+import { checkPlans, checkWorkers, keysCheck } from './operators/api/doctor.ts';
 import { FindingsSince, Health } from './operators/api/health.ts';
 import type { AboutGateway } from './operators/api/operation.ts';
 import { answerPeer, checkPeers, ofAllGateways } from './operators/api/requests.ts';
@@ -46,7 +46,7 @@ export async function serveOperators(
   exposeRedisMemory(about.metrics, backend);
   exposeBackup(about.metrics, () => lastBackup(stores));
   const seldom = {
-    keys: () => checkKeys(stores.keys, () => totalsOf(about.metrics.counted()).totals.admitted > 0),
+    keys: keysCheck(stores.keys, () => totalsOf(about.metrics.counted()).totals.admitted > 0),
     'client addresses': () => checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
   };
   const quick = {

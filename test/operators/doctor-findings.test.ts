@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { SECOND } from '../../gateway/limiter/bucket.ts';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
-import { checkKeys } from '../../gateway/operators/api/doctor.ts';
+import { keysCheck } from '../../gateway/operators/api/doctor.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { networkKindOf } from '../../gateway/telemetry/request-metrics.ts';
@@ -37,18 +37,17 @@ async function storeOf(count: number, isBad: (at: number) => boolean = () => fal
     const secrets = secretsOf(digest, isBad(at) ? [MALFORMED] : []);
     return keys.create(id, { plan: 'free', name: 'x', createdAt: (count - at) * SECOND, secrets });
   });
-  return { keys, credentials, ids: credentials.map(({ id }) => id) };
+  const check = keysCheck(keys, () => false);
+  const findings = async () => (await check()).map(({ status, found }) => `${status} ${found}`);
+  return { keys, findings, credentials, ids: credentials.map(({ id }) => id) };
 }
-
-const findingsOf = async (keys: Keys) =>
-  (await checkKeys(keys, () => false)).map(({ status, found }) => `${status} ${found}`);
 
 /** On a busy machine, the result of a check can be a second old when it is reported. */
 const EVERY_KEY = /^good has every key/;
 const ALL_READ = /^good all 3 can be read/;
 
 test('a malformed network in the oldest of many keys is found, and each key is read once', async () => {
-  const { keys, ids } = await storeOf(5_200, (at) => at === 5_199);
+  const { findings, ids } = await storeOf(5_200, (at) => at === 5_199);
   const found = [
     expect.stringMatching(
       new RegExp(`^fault ${ids[5_199]}: networks of secret \\S+ contains "${MALFORMED}", which is not a network`),
@@ -57,15 +56,15 @@ test('a malformed network in the oldest of many keys is found, and each key is r
   ];
   // On a busy machine, the check may take longer than one call, so the call is repeated.
   const before = reads();
-  await expect.poll(() => findingsOf(keys), { timeout: 20_000 }).toEqual(found);
+  await expect.poll(findings, { timeout: 20_000 }).toEqual(found);
   expect((reads() - before) % (3 * 5_200)).toBe(0);
 });
 
 test('the doctor lists ten faults, reports that there are more, and stops reading keys', async () => {
-  const { keys, ids } = await storeOf(1_400, (at) => at % 100 === 0);
+  const { findings, ids } = await storeOf(1_400, (at) => at % 100 === 0);
   const before = reads();
   let found: string[] = [];
-  await expect.poll(async () => (found = await findingsOf(keys)), { timeout: 20_000 }).toHaveLength(12);
+  await expect.poll(async () => (found = await findings()), { timeout: 20_000 }).toHaveLength(12);
   expect(found[0]).toMatch(`fault ${ids[0]}: `);
   expect(found[9]).toMatch(`fault ${ids[900]}: `);
   expect(found[10]).toBe('fault there are more faults than these');
@@ -73,20 +72,20 @@ test('the doctor lists ten faults, reports that there are more, and stops readin
 });
 
 test('keys without faults are checked again after a minute, and keys with faults at the next call', async () => {
-  const { keys, ids, credentials } = await storeOf(3, (at) => at === 1);
-  expect((await findingsOf(keys))[0]).toMatch(`fault ${ids[1]}: `);
+  const { keys, findings, ids, credentials } = await storeOf(3, (at) => at === 1);
+  expect((await findings())[0]).toMatch(`fault ${ids[1]}: `);
   await keys.change(ids[1] as string, () => ({ record: { secrets: secretsOf(credentials[1]?.digest as string) } }));
-  expect((await findingsOf(keys))[0]).toMatch(ALL_READ);
+  expect((await findings())[0]).toMatch(ALL_READ);
   const before = reads();
-  expect((await findingsOf(keys))[0]).toMatch(ALL_READ);
+  expect((await findings())[0]).toMatch(ALL_READ);
   await sleep(1_100);
-  expect((await findingsOf(keys))[0]).toMatch(/^good all 3 can be read, \d+ s ago$/);
+  expect((await findings())[0]).toMatch(/^good all 3 can be read, \d+ s ago$/);
   expect(reads()).toBe(before);
 });
 
 test('the doctor detects within seconds that the list of keys was damaged or repaired, however often it runs', async () => {
-  const { keys, ids } = await storeOf(3);
-  const list = async () => (await findingsOf(keys)).at(-1);
+  const { keys, findings, ids } = await storeOf(3);
+  const list = async () => (await findings()).at(-1);
   expect(await list()).toMatch(EVERY_KEY);
   // The length of the list does not change.
   await redis.zrem('gateway:keys', ids[0] as string);
@@ -103,11 +102,11 @@ test('the doctor detects within seconds that the list of keys was damaged or rep
 });
 
 test('the doctor reports unreadable keys and unlisted keys as faults', async () => {
-  const { keys, ids } = await storeOf(4);
+  const { findings, ids } = await storeOf(4);
   await redis.hset(hashOf(ids[0] as string), { plan: 'gold', ok_plan: 'damaged' });
   await redis.hset(hashOf(ids[1] as string), { expires_at: 'soon', ok_expires_at: 'damaged' });
   await redis.zrem('gateway:keys', ...ids.slice(2));
-  const found = await findingsOf(keys);
+  const found = await findings();
   const unreadable = ids.slice(0, 2).map((id) => `fault ${id} cannot be read, and its requests get 503`);
   expect(found).toEqual(expect.arrayContaining(unreadable));
   expect(found.at(-1)).toBe('fault lacks 2 working keys, and so do backups');

@@ -167,24 +167,23 @@ const LOST = fault(
   'Unless all keys were revoked, restore a backup: see "Redis lost its data" in the runbook.',
 );
 
-const slowChecks = new WeakMap<Keys, readonly ReturnType<typeof slowCheck>[]>();
-
 /** @param hasAdmitted whether requests have been admitted since the start: they had keys, so there should be some */
-export async function checkKeys(keys: Keys, hasAdmitted: () => boolean): Promise<CheckResult[]> {
-  const both = slowChecks.get(keys) ?? [
+export function keysCheck(keys: Keys, hasAdmitted: () => boolean): () => Promise<CheckResult[]> {
+  const both = [
     slowCheck('keys', () => readAll(keys), KEYS_KEPT_MS),
     slowCheck('list of keys', () => list(keys), LIST_KEPT_MS),
   ];
-  slowChecks.set(keys, both);
-  let advice = 'See the findings about Redis.';
-  const total = await keys.count().catch((cause) => {
-    if (cause instanceof Unavailable) advice = cause.shown ?? advice;
-  });
-  const found = total === undefined ? [undefined] : await Promise.all(both.map((check) => check(total)));
-  if (!found.every((one) => one !== undefined)) return [unknown('keys', 'cannot be read', advice)];
-  const all = found.flat();
-  // If only the list was lost, the keys are still there, and the check of the list says so.
-  return total === 0 && all.every(({ status }) => status === 'good') && hasAdmitted() ? [LOST] : all;
+  return async () => {
+    let advice = 'See the findings about Redis.';
+    const total = await keys.count().catch((cause) => {
+      if (cause instanceof Unavailable) advice = cause.shown ?? advice;
+    });
+    const found = total === undefined ? [undefined] : await Promise.all(both.map((check) => check(total)));
+    if (!found.every((one) => one !== undefined)) return [unknown('keys', 'cannot be read', advice)];
+    const all = found.flat();
+    // If only the list was lost, the keys are still there, and the check of the list says so.
+    return total === 0 && all.every(({ status }) => status === 'good') && hasAdmitted() ? [LOST] : all;
+  };
 }
 
 /** Reads keys page by page, so that decisions run in between, until there are more bad keys than can be named. */
