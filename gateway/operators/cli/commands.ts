@@ -19,11 +19,6 @@ const SUBJECTS = [
 
 const HINT = '(--help after any command explains it)';
 
-/**
- * Whether errors are reported as JSON. A command that could not be parsed has no options, so this reads the arguments.
- */
-export const isJson = (): boolean => process.argv.includes('--json');
-
 /** Creates all commands from the files in commands/. --help and the completion scripts are generated from them. */
 export async function createCommands(session: Session): Promise<Command> {
   const program = new Command('ctl')
@@ -33,7 +28,7 @@ export async function createCommands(session: Session): Promise<Command> {
     .option('-y, --yes', 'answer yes to all prompts')
     .option('--utc', 'print times in UTC even on a terminal')
     .exitOverride()
-    .configureOutput({ writeErr: (text) => isJson() || process.stderr.write(text) })
+    .configureOutput({ writeErr: (text) => session.isJson || process.stderr.write(text) })
     .showHelpAfterError(HINT)
     .notes(HELP);
   const load = (subject: string): Promise<{ add(program: Command, session: Session): void }> =>

@@ -2,7 +2,7 @@ import { CommanderError } from 'commander';
 import { SettingsError } from '../../../shared/process/env.ts';
 import { isZoneUnknown } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
-import { createCommands, isJson } from './commands.ts';
+import { createCommands } from './commands.ts';
 import { EXIT, Session } from './session.ts';
 import { harmless } from './text.ts';
 
@@ -24,7 +24,8 @@ const EXITS: Readonly<Record<string, number>> = {
   not_confirmed: EXIT.notConfirmed,
 };
 
-const program = await createCommands(new Session(process.env));
+const session = new Session(process.env);
+const program = await createCommands(session);
 
 // TZ sets the time zone of everything that Node prints.
 program.on('option:utc', () => {
@@ -33,7 +34,7 @@ program.on('option:utc', () => {
 
 program.hook('preAction', () => {
   const { TZ } = process.env;
-  if (TZ && process.stdout.isTTY && !isJson() && isZoneUnknown())
+  if (TZ && process.stdout.isTTY && !session.isJson && isZoneUnknown())
     process.stderr.write(`Note: the time zone ${harmless(TZ)} is unknown. Times are in UTC.\n`);
 });
 
@@ -41,7 +42,7 @@ await program.parseAsync().catch((fault: unknown) => {
   const [exit, code, message, status] = outcomeOf(fault);
   process.exitCode = exit;
   if (exit === EXIT.done) return;
-  if (isJson()) process.stderr.write(`${JSON.stringify({ code, message, status })}\n`);
+  if (session.isJson) process.stderr.write(`${JSON.stringify({ code, message, status })}\n`);
   // Commander has already printed what is wrong with the command.
   else if (!(fault instanceof CommanderError)) process.stderr.write(`${message}\n`);
 });

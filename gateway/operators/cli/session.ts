@@ -20,7 +20,7 @@ export class Session {
   }
 
   /** The options that the current command shares with all commands, or with all that make changes. */
-  options: { readonly json?: true; readonly yes?: true; readonly author?: string; readonly reason?: string } = {};
+  options: { readonly yes?: true; readonly author?: string; readonly reason?: string } = {};
 
   /** @throws {AdminError} if the gateway refuses the call, or does not respond */
   async exchange(request: AdminRequest): Promise<AdminReply> {
@@ -47,9 +47,8 @@ export class Session {
     return { ...request, path: `${request.path}${request.path.includes('?') ? '&' : '?'}${query}` };
   }
 
-  get isJson(): boolean {
-    return this.options.json === true;
-  }
+  /** Whether output and errors are JSON. A command that cannot be parsed has no options, so this reads the arguments. */
+  readonly isJson = process.argv.includes('--json');
 
   /**
    * Reduces a whole key to its id, so that no secret is sent. Prints a note if a secret was removed.
