@@ -84,10 +84,7 @@ const Key = z.strictObject({
   fields: z.record(z.string(), z.string()),
 });
 
-interface Rejected {
-  readonly id: string;
-  readonly reason: string;
-}
+type Rejected = RestoreAnswer['rejected'][number];
 
 /**
  * Restores the keys and plan fields of a page that are missing. Existing data is not changed, except plans that are

@@ -53,14 +53,14 @@ export interface Operator {
 export type AdminCall = Call<AdminDependencies, Operator>;
 
 /** The description of an operation, which the OpenAPI document publishes. */
-interface Facts {
+interface Facts<Q extends z.ZodObject = z.ZodObject, B extends z.ZodType = z.ZodType, A extends z.ZodType = z.ZodType> {
   /** The required role: by default viewer for reading, and operator for everything else. */
   readonly needs?: Role;
-  readonly query?: z.ZodObject;
-  readonly body?: z.ZodType;
+  readonly query?: Q;
+  readonly body?: B;
   readonly isBodyOptional?: true;
   /** The body of a successful response; undefined if it has none. */
-  readonly answer?: z.ZodType;
+  readonly answer?: A;
   /** Whether it creates a resource, so that its response has the status 201. */
   readonly creates?: true;
   /** Whether the ETag of its response is the version of the plan table. */
@@ -79,12 +79,10 @@ export interface AdminRoute extends ServiceRoute<AdminDependencies, Operator>, F
   readonly summary: string;
 }
 
-/** How an operation reads a call: first the query, then the target, then the body. */
-interface Reading<Q extends z.ZodObject, T, B extends z.ZodType> {
-  readonly query?: Q;
-  /** Finds what the path names. */
+/** The part of an operation's definition that is not published. */
+interface Reading<T> {
+  /** Finds what the path names, after the query was read and before the body is. */
   readonly target?: (call: AdminCall) => T | Promise<T>;
-  readonly body?: B;
   readonly bodyLimits?: { readonly bytes: number; readonly values: number };
 }
 
@@ -104,7 +102,7 @@ interface Asked<Q extends z.ZodObject, T, B extends z.ZodType> extends Omit<Admi
  * @param answerTo returns the body of a successful response
  */
 export function operation<Q extends z.ZodObject, T, B extends z.ZodType, A extends z.ZodType>(
-  facts: Facts & Reading<Q, T, B> & { readonly answer?: A },
+  facts: Facts<Q, B, A> & Reading<T>,
   answerTo: (asked: Asked<Q, T, B>) => Promise<z.output<A>>,
 ): AdminOperation {
   const { target, bodyLimits, ...published } = facts;
