@@ -82,9 +82,9 @@ export async function callApi<T = unknown>(
   const fault = ok
     ? undefined
     : new ApiError((value ?? {}) as { message?: string }, status, received.get('Retry-After'));
-  noteAnswer(path, status);
+  if (path === STATE) askedAt = undefined;
   // A change may fail even if the data can be read.
-  if (!isChange && readsStore(path)) note('unreadable', status === 503, fault?.message);
+  if (!isChange && readsStore(path)) noteRead(status === 503 ? fault?.message : undefined);
   if (fault === undefined) return { body: value as T, etag: received.get('ETag') };
   if (status === 401 && token === keptToken()) dispatchEvent(new Event('token-refused'));
   throw fault;
@@ -111,7 +111,6 @@ async function ask(path: string, request: RequestInit): Promise<{ response: Resp
     });
     return { response, text: await response.text() };
   } catch (cause) {
-    noteAnswer(path, undefined);
     throw new Error('The gateway does not respond.', { cause });
   }
 }
@@ -127,12 +126,15 @@ function read(text: string): unknown {
 export const isKeyId = (text: string): boolean => /^[0-9A-Za-z]{12}$/.test(text);
 export const keyPath = (id: string): string => `/keys/${encodeURIComponent(id)}`;
 
-/** How many requests in a row must fail before the page reports it. */
-const MISSES = 2;
-
-/** The state of the gateway is polled continuously. It is unknown once a response has been missing for this long. */
-const KNOWN_WITHIN_MS = 2_000;
+/**
+ * The state of the gateway is polled every second. It is unknown once a response has been missing for this long, so a
+ * single failed poll changes nothing.
+ */
+const KNOWN_WITHIN_MS = 2_500;
 const STATE = '/traffic';
+
+/** How many reads in a row must fail before the page reports it. */
+const MISSES = 2;
 
 export interface Trouble {
   readonly kind: 'silent' | 'unreadable';
@@ -141,32 +143,25 @@ export interface Trouble {
   readonly why?: string | undefined;
 }
 
-/** When the oldest unanswered request for the state was sent. */
+/** When the first request for the state was sent after the last response to one. */
 let askedAt: Date | undefined;
-/** What went wrong in the last requests, and how many in a row failed. */
-const streaks = new Map<Trouble['kind'], Trouble & { readonly misses: number }>();
+/** The last reads, if they failed, and how many in a row. */
+let unreadable: (Trouble & { readonly misses: number }) | undefined;
 
 /** Requests that fail without Redis. The plan table can be read without it. */
 const readsStore = (path: string): boolean => /^\/(keys|bans|plans\/|usage|activity|tokens)/.test(path);
 
-/** Called after every request. @param status undefined if the gateway did not respond */
-function noteAnswer(path: string, status: number | undefined): void {
-  if (path === STATE) askedAt = undefined;
-  note('silent', status === undefined);
-}
-
-function note(kind: Trouble['kind'], isMiss: boolean, why?: string): void {
-  const { since = new Date(), misses = 0 } = streaks.get(kind) ?? {};
-  if (isMiss) streaks.set(kind, { kind, since, misses: misses + 1, why });
-  else streaks.delete(kind);
+/** @param why the message of a failed read; undefined after a successful one */
+function noteRead(why: string | undefined): void {
+  const { since = new Date(), misses = 0 } = unreadable ?? {};
+  unreadable = why === undefined ? undefined : { kind: 'unreadable', since, why, misses: misses + 1 };
 }
 
 /** The most serious current problem; undefined if there is none. */
 function trouble(): Trouble | undefined {
-  const silent = streaks.get('silent');
   if (askedAt !== undefined && Date.now() - askedAt.getTime() > KNOWN_WITHIN_MS)
-    return { kind: 'silent', since: silent?.since ?? askedAt };
-  return [silent, streaks.get('unreadable')].find((streak) => streak !== undefined && streak.misses >= MISSES);
+    return { kind: 'silent', since: askedAt };
+  return unreadable !== undefined && unreadable.misses >= MISSES ? unreadable : undefined;
 }
 
 /** `trouble`, kept current: a poll without a response renders nothing, so a timer renders while requests fail. */
