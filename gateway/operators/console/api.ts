@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import type { CallerAnswer } from '../api/answers.ts';
 
 /**
  * The client of the admin API: calls, polling, and the state of the gateway as its responses show it. The operator's
@@ -21,16 +22,19 @@ export function keepToken(token: string): void {
 export const author = (): string => sessionStorage.getItem(AUTHOR) ?? '';
 export const rememberAuthor = (name: string): void => sessionStorage.setItem(AUTHOR, name);
 
-/** The name of the token, if it has one. The gateway then records it with each change, in place of a typed name. */
-let named: string | undefined;
-export const tokenName = (): string | undefined => named;
-export function nameToken(name: string | undefined): void {
-  named = name;
+/** Who is logged in; undefined until the gateway has responded. */
+let caller: CallerAnswer | undefined;
+export const currentCaller = (): CallerAnswer | undefined => caller;
+export function noteCaller(answer: CallerAnswer | undefined): void {
+  caller = answer;
 }
+
+/** The name of the token, if it has one. The gateway then records it with each change, in place of a typed name. */
+export const tokenName = (): string | undefined => caller?.name;
 
 /** Forgets the token and the name. */
 export function forgetCaller(): void {
-  nameToken(undefined);
+  noteCaller(undefined);
   sessionStorage.clear();
 }
 

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { CallerAnswer, FoundAnswer, RequestsAnswer, TrafficAnswer } from '../api/answers.ts';
 import { isZoneUnknown, searchText } from '../clients.ts';
 import { AccessPage, LogIn } from './access.ts';
-import { bodyOf, forgetCaller, keptToken, nameToken, type Trouble, usePolled, useTrouble } from './api.ts';
+import { bodyOf, forgetCaller, keptToken, noteCaller, type Trouble, usePolled, useTrouble } from './api.ts';
 import { AuditLogPage } from './audit-log.ts';
 import { clearMessage, closeDialog, pauseDialog, resumeDialog } from './dialog.ts';
 import { HealthPage } from './health.ts';
@@ -11,7 +11,7 @@ import { KeyPage } from './key.ts';
 import { BansPage, KeysPage, UsagePage } from './keys.ts';
 import { OverviewPage } from './overview.ts';
 import { addressOf, MENU, type PageName, TITLES } from './page-names.ts';
-import { Caller, type Content, html, roleInWords } from './parts.ts';
+import { type Content, html, roleInWords } from './parts.ts';
 import { PlansPage } from './plans.ts';
 import { RequestsPage } from './requests.ts';
 import { followLinks, navigate, type Route, useRoute } from './router.ts';
@@ -65,7 +65,7 @@ function Console({ onLogOut }: { onLogOut(): void }) {
   const route = useRoute();
   // The response never changes. The call is repeated because the first one may fail.
   const { value: caller } = usePolled<CallerAnswer>('/whoami', 60_000);
-  nameToken(caller?.name);
+  noteCaller(caller);
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
   const place = `${route.page} ${route.query.get('id') ?? ''}`;
@@ -80,7 +80,6 @@ function Console({ onLogOut }: { onLogOut(): void }) {
 
   const View = VIEWS[route.page];
   return html`
-    <${Caller.Provider} value=${caller}>
     <div class="console">
       <a class="skip unseen" href="#main">Skip to content</a>
       <header class="top">
@@ -100,7 +99,6 @@ function Console({ onLogOut }: { onLogOut(): void }) {
         <${View} key=${place} route=${route} />
       </main>
     </div>
-    <//>
   `;
 }
 

@@ -1,10 +1,11 @@
 import htm from 'htm';
-import { type ComponentChildren, createContext, h, type VNode } from 'preact';
-import { useContext, useEffect, useId, useRef } from 'preact/hooks';
+import { type ComponentChildren, h, type VNode } from 'preact';
+import { useEffect, useId, useRef } from 'preact/hooks';
 import type { Tags } from '../../limiter/tags.ts';
 import { includesRole, ROLE_WORDS, type Role } from '../../stores/words.ts';
-import type { BanView, BucketView, CallerAnswer, KeyView } from '../api/answers.ts';
+import type { BanView, BucketView, KeyView } from '../api/answers.ts';
 import { type Part, searchText, tooSmallInWords } from '../clients.ts';
+import { currentCaller } from './api.ts';
 import { addressOf } from './page-names.ts';
 import { navigate, type Route } from './router.ts';
 import { clock, exactTime, number, percent, relative, runningBan, stateInWords, toIso, toLocal } from './words.ts';
@@ -202,7 +203,7 @@ interface ActionButtonProps {
  * enforces permissions itself.
  */
 export function ActionButton({ kind, needs = 'operator', of, onClick, children }: ActionButtonProps) {
-  const caller = useContext(Caller);
+  const caller = currentCaller();
   const content = html`${children}${of !== undefined && html`<span class="unseen"> ${of}</span>`}`;
   if (caller === undefined || includesRole(caller.role, needs))
     return html`<button type="button" class=${kind} onClick=${onClick}>${content}</button>`;
@@ -211,9 +212,6 @@ export function ActionButton({ kind, needs = 'operator', of, onClick, children }
 }
 
 export const roleInWords = (role: string): string => ROLE_WORDS[role as Role]?.split(':')[0] ?? role;
-
-/** Who is logged in; undefined until the gateway has responded. */
-export const Caller = createContext<CallerAnswer | undefined>(undefined);
 
 /** A field of a form. */
 export interface InputSpec {
