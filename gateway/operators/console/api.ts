@@ -57,7 +57,7 @@ interface CallOptions {
   readonly body?: unknown;
   readonly ifMatch?: string | null;
   readonly token?: string | null;
-  /** Why a change is made. A body with an author has its own reason. */
+  /** Why a change is made. */
   readonly reason?: string | undefined;
   /** Whether the call changes nothing, although it is not a GET. */
   readonly isTrial?: true;

@@ -76,7 +76,8 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     setBusy(true);
     try {
       const values = valuesOf(event.target as HTMLFormElement);
-      if (fields.includes(whoField)) remember(values);
+      checkRequired(fields, values);
+      if (values.author !== undefined) rememberAuthor(values.author);
       await act?.(values);
       await refresh();
       if (done !== undefined) notify(done);
@@ -142,6 +143,13 @@ function valuesOf(form: HTMLFormElement): Values {
   return Object.fromEntries([...new Set(data.keys())].map((name) => [name, textOf(name) || undefined]));
 }
 
+/** @throws {FieldFaults} */
+function checkRequired(fields: readonly FieldSpec[], values: Values): void {
+  const missing = fields.filter(({ name, required }) => required !== undefined && values[name] === undefined);
+  if (missing.length > 0)
+    throw new FieldFaults(Object.fromEntries(missing.map(({ name, required }) => [name, required])));
+}
+
 /** Splits the message about an invalid body by field. `rest` is the part that concerns none of them. */
 function faultsOf(thrown: Error, fields: readonly FieldSpec[]): typeof NO_FAULTS {
   if (thrown instanceof FieldFaults) return { faults: thrown.faults, rest: '' };
@@ -163,6 +171,8 @@ function faultsOf(thrown: Error, fields: readonly FieldSpec[]): typeof NO_FAULTS
 export interface FieldSpec extends Omit<InputSpec, 'type'> {
   readonly hint?: Content;
   readonly value?: string;
+  /** The error if the field is empty. Without it, the dialog leaves the check to the gateway. */
+  readonly required?: string;
   /** With `boxes`, any number of options can be selected; with any other type, exactly one. */
   readonly type?: InputSpec['type'] | 'boxes';
 }
@@ -194,9 +204,8 @@ const whoField: FieldSpec = {
   label: 'Who are you?',
   maxlength: 100,
   hint: 'Recorded in the audit log.',
+  required: 'Your name is required.',
 };
-
-const NAMELESS: Values = { author: 'Your name is required.' };
 
 /** The fields of a question. If the operator's name is not known, the first change asks for it. */
 function withWho({ fields = [], act }: Question): readonly FieldSpec[] {
@@ -204,16 +213,10 @@ function withWho({ fields = [], act }: Question): readonly FieldSpec[] {
   return act === undefined || isKnown ? fields : [...fields, whoField];
 }
 
-/** Remembers the operator's name for this and later changes. @throws {FieldFaults} if it is missing */
-function remember({ author: name }: Values): void {
-  if (name === undefined) throw new FieldFaults(NAMELESS);
-  rememberAuthor(name);
-}
-
-/** The fields for the author and the reason of a change. A named token already identifies the author. */
+/** The fields for the author and the required reason of a change. A named token already identifies the author. */
 export const who = (reason = ''): readonly FieldSpec[] => [
   ...(tokenName() === undefined ? [{ ...whoField, hint: '', value: author() }] : []),
-  { name: 'reason', label: 'Why?', value: reason, maxlength: 500, hint: 'Recorded in the audit log with your name.' },
+  { ...whyField, value: reason, hint: 'Recorded in the audit log with your name.', required: 'A reason is required.' },
 ];
 
 /** The field for an optional reason. */
@@ -223,17 +226,6 @@ export const whyField: FieldSpec = {
   maxlength: 500,
   hint: 'Recorded in the audit log. Optional.',
 };
-
-/** @throws {FieldFaults} if the name or the reason is missing. The gateway checks their content */
-export function askedOf({ author: name = tokenName(), reason }: Values): { author: string; reason: string } {
-  const faults = {
-    ...(name === undefined && NAMELESS),
-    ...(reason === undefined && { reason: 'A reason is required.' }),
-  };
-  if (name === undefined || reason === undefined) throw new FieldFaults(faults);
-  if (tokenName() === undefined) rememberAuthor(name);
-  return { author: name, reason };
-}
 
 /** Shows a whole key, only once. Closing the dialog removes it from the page. */
 export const showKey = (name: string, apiKey: string): void => showOnce(`The key of ${name}`, 'API key', apiKey);

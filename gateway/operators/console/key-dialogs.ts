@@ -137,8 +137,8 @@ export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>): void {
     fields: [...lengthFields('seconds', 'For', '60'), { name: 'reason', label: 'Why?', maxlength: 500 }],
     confirm: 'Ban',
     isDangerous: true,
-    act: ({ seconds, unit, reason = '' }) =>
-      callApi('PUT', `${keyPath(id)}/ban`, { body: { seconds: secondsOf(seconds, unit), reason } }),
+    act: ({ seconds, unit, reason }) =>
+      callApi('PUT', `${keyPath(id)}/ban`, { body: { seconds: secondsOf(seconds, unit) }, reason }),
     done: `${name} has been banned.`,
   });
 }

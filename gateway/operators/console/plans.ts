@@ -15,7 +15,7 @@ import type { HistoryAnswer, PlanChangeView, PlanTable, TrafficAnswer, TrialAnsw
 import { readTrial, type Trial } from '../clients.ts';
 import { ApiError, callApi, type Polled, usePolled } from './api.ts';
 import { AuditCard, Changes, viaInWords } from './audit-log.ts';
-import { ask, askedOf, FieldFaults, type FieldSpec, notify, type Values, who } from './dialog.ts';
+import { ask, FieldFaults, type FieldSpec, notify, type Values, who } from './dialog.ts';
 import { rejectedInWords } from './health.ts';
 import { ActionButton, BanNote, type Column, html, TableCard, When } from './parts.ts';
 import {
@@ -162,11 +162,11 @@ interface Review {
   readonly typed: Values;
   /** Shown at the top if somebody else made a change first. */
   readonly note?: string;
-  readonly about?: Values;
+  readonly reason?: string | undefined;
 }
 
 /** Shows the difference and its effect on the last hour, and makes the change unless the table has changed. */
-function review({ plan, seen, typed, note, about }: Review): void {
+function review({ plan, seen, typed, note, reason: typedReason }: Review): void {
   const made = differencesIn(plan, seen, typed);
   const limits = Object.fromEntries(
     made.filter(({ name }) => name === 'minute' || name === 'day').map(({ name, to }) => [name, typedValue(name, to)]),
@@ -178,15 +178,15 @@ function review({ plan, seen, typed, note, about }: Review): void {
       <${Differences} changes=${made} />
       <${WhatIf} plan=${plan} limits=${limits} />
     `,
-    fields: who(about?.reason),
+    fields: who(typedReason),
     confirm: 'Apply',
-    async act(asked) {
+    async act({ reason }) {
       const given = Object.fromEntries(made.map(({ name, to }) => [name, typedValue(name, to)]));
       try {
-        await callApi('PATCH', `/plans/${plan}`, { body: { ...given, ...askedOf(asked) }, ifMatch: seen.etag });
+        await callApi('PATCH', `/plans/${plan}`, { body: given, ifMatch: seen.etag, reason });
       } catch (fault) {
         if (!(fault instanceof ApiError && fault.code === 'conflict')) throw fault;
-        return review({ plan, seen: await readPlan(plan), typed, note: fault.message, about: asked });
+        return review({ plan, seen: await readPlan(plan), typed, note: fault.message, reason });
       }
       notify(
         `${planInWords(plan)} has been changed: ${made.map(({ field, from, to }) => `${field.toLowerCase()} ${valueInWords(from)} → ${valueInWords(to)}`).join(', ')}.`,
@@ -203,7 +203,7 @@ function askForRollback({ id, changes }: PlanChangeView): void {
     content: html`<${Differences} changes=${back} />`,
     fields: who(`rolls back ${id}`),
     confirm: 'Roll back',
-    act: async (values) => callApi('POST', '/plans/rollback', { body: { id, ...askedOf(values) } }),
+    act: ({ reason }) => callApi('POST', '/plans/rollback', { body: { id }, reason }),
     done: 'The last change has been rolled back.',
   });
 }
