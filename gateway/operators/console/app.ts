@@ -154,9 +154,6 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
   return { kind: 'warning', title: `Unknown: ${about}`, text, since: from };
 }
 
-/** The maximum length of the text in a search for requests. */
-const LONGEST_TEXT = 200;
-
 /** Finds a key by name, id or whole key, or a request by its id, from any page. `/` moves the focus here. */
 function Finder() {
   const input = useRef<HTMLInputElement>(null);
@@ -215,7 +212,6 @@ async function addressFor(text: string): Promise<string> {
 }
 
 async function isOfRequest(text: string): Promise<boolean> {
-  if (text.length > LONGEST_TEXT) return false;
   const { requests } = await bodyOf<RequestsAnswer>(`/requests?limit=1&q=${encodeURIComponent(text)}`);
   return requests.length > 0;
 }
