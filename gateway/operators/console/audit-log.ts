@@ -185,15 +185,7 @@ function recordedFieldInWords(field: string): string {
 
 const TIME = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/;
 
-const COUNTS: readonly string[] = [
-  'minute',
-  'day',
-  'minuteRemaining',
-  'dayRemaining',
-  'seconds',
-  'graceSeconds',
-  'keys',
-];
+const COUNTS = new Set(['minute', 'day', 'minuteRemaining', 'dayRemaining', 'seconds', 'graceSeconds', 'keys']);
 
 /** Every number in the plan table is also a count. */
-const isCount = (field: string): boolean => field.includes('.') || COUNTS.includes(field);
+const isCount = (field: string): boolean => field.includes('.') || COUNTS.has(field);

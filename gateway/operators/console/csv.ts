@@ -3,7 +3,7 @@ import type { ActivityView, UsageOfKey, UsageSum } from '../api/answers.ts';
 
 /** Comma-separated values (RFC 4180), for the console and the command line. */
 
-export const COLUMNS = [
+const COLUMNS = [
   'at',
   'actor',
   'action',
