@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import type { CallerAnswer } from '../api/answers.ts';
 
 /**
@@ -193,19 +193,17 @@ export const refresh = async (): Promise<void> => void (await Promise.all([...po
 /**
  * Polls while the page is visible. Each call waits for the previous response.
  * @param name identifies what is polled, for example by its path. A new name clears the value
- * @param ask may throw
+ * @param ask may throw. It is replaced only together with the name
  */
 export function usePolled<T>(name: string, everyMs: number, ask: () => Promise<T> = () => bodyOf<T>(name)): Polled<T> {
   const [state, setState] = useState<Polled<T> & { readonly name: string }>({ name });
-  const latest = useRef(ask);
-  latest.current = ask;
 
   useEffect(() => {
     let isOver = false;
     let timer: ReturnType<typeof setTimeout> | undefined;
     const poll = async () => {
       try {
-        const value = await latest.current();
+        const value = await ask();
         if (!isOver) setState({ name, value });
       } catch (fault) {
         if (!isOver)
