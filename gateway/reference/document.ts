@@ -231,24 +231,22 @@ const HEADERS_OF: Readonly<Record<number, Response['headers']>> = {
   },
 };
 
-export const ERROR_RESPONSES: ReadonlyMap<number, ErrorResponse> = new Map(
-  errorResponses(Object.keys(ERRORS) as AnyErrorCode[], (status) => ({
-    ...EVERYWHERE,
-    Link: HELP,
-    ...HEADERS_OF[status],
-  })),
-);
+export const ERROR_RESPONSES = errorResponses(Object.keys(ERRORS) as AnyErrorCode[], (status) => ({
+  ...EVERYWHERE,
+  Link: HELP,
+  ...HEADERS_OF[status],
+}));
 
 /**
- * Describes the responses for the given errors, one per status.
+ * Describes the responses for the given errors, by their status.
  * @param headersOf returns the headers of the responses with a given status
  */
 export function errorResponses(
   codes: readonly AnyErrorCode[],
   headersOf: (status: number) => Response['headers'],
-): [status: number, ErrorResponse][] {
+): ReadonlyMap<number, ErrorResponse> {
   const byStatus = Map.groupBy(codes, (code) => ALL_ERRORS[code].status);
-  return [...byStatus].map(([status, those]) => [status, errorResponse(status, those, headersOf(status))]);
+  return new Map([...byStatus].map(([status, those]) => [status, errorResponse(status, those, headersOf(status))]));
 }
 
 function errorResponse(status: number, codes: readonly AnyErrorCode[], headers: Response['headers']): ErrorResponse {

@@ -39,7 +39,7 @@ const HEADERS_OF: Readonly<Record<number, Readonly<Record<string, Header>>>> = {
   503: { 'Retry-After': { ...RETRY_AFTER, required: false } },
 };
 
-const ERRORS = new Map(errorResponses(CODES, (status) => ({ ...EVERYWHERE, ...HEADERS_OF[status] })));
+const ERRORS = errorResponses(CODES, (status) => ({ ...EVERYWHERE, ...HEADERS_OF[status] }));
 const SPECIAL_ERRORS = [404, 409, 413, 415];
 const COMMON_ERRORS = [...ERRORS.keys()].filter((status) => !SPECIAL_ERRORS.includes(status));
 
