@@ -85,7 +85,7 @@ test('benchmarks and the soak test import no test packages, because npm ci does 
 test.for([
   ['ioredis', ['gateway/stores/redis/connection.ts', 'gateway/stores/redis/calls.ts']],
   ['http-proxy-3', ['gateway/upstream/tunnel.ts']],
-  ['undici', ['gateway/upstream/', 'gateway/operators/cli/admin-client.ts', 'shared/client/transport.ts']],
+  ['undici', ['gateway/operators/cli/admin-client.ts', 'shared/client/transport.ts']],
   ['pg', ['core/store/postgres']],
   ['@prometheus-io/client', ['shared/process/metrics.ts']],
   ['pino', ['shared/process/logger.ts']],

@@ -1,10 +1,7 @@
-import https from 'node:https';
-import { http } from '../../shared/http/node-http.ts';
 import { type CheckResult, fault, good, isBad, unknown, warning } from '../check-result.ts';
 import { type CoreAddress, resolveCores } from './core-addresses.ts';
 import { CoreRefusedUs } from './faults.ts';
-
-/** Checks the cores without an HTTP library, because the operators' process loads none. */
+import { statusOf } from './probe.ts';
 
 const SLOW_MS = 250;
 
@@ -32,7 +29,7 @@ async function checkCore(
   if (isBad(ready) || path === undefined) return ready;
   try {
     const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-    const status = await statusOf(address, path, headers, BOTH_WITHIN_MS - ms);
+    const status = await statusOf(address, path, BOTH_WITHIN_MS - ms, headers);
     if (status === undefined) return silentCore(about);
     if (CoreRefusedUs.saysSo(status))
       return fault(about, 'rejects our token', 'CORE_TOKEN must be the same on both sides.');
@@ -50,8 +47,6 @@ const TIMEOUT_MS = 2_000;
  * The time limit for both requests to a core, less than that of the whole check, so that the finding names the core.
  */
 const BOTH_WITHIN_MS = 2_500;
-/** The user agent in the core's log. */
-const PROBE_AGENT = 'animal-store-gateway-health';
 const READY = 200;
 const NO_PROBE = 404;
 
@@ -76,7 +71,7 @@ async function lookAtAll(url: string, look: Check, isOnlyUrl: boolean): Promise<
 async function probe(address: CoreAddress, isOnly: boolean): Promise<CheckResult> {
   const about = `core ${address.origin}`;
   try {
-    const status = await statusOf(address, '/readyz');
+    const status = await statusOf(address, '/readyz', TIMEOUT_MS);
     if (status === READY) return good(about, 'is ready');
     if (status === undefined) return silentCore(about);
     if (status === NO_PROBE && isOnly)
@@ -93,32 +88,3 @@ async function probe(address: CoreAddress, isOnly: boolean): Promise<CheckResult
 }
 
 const silentCore = (about: string): CheckResult => unknown(about, 'does not answer', 'Check its CPU and its database.');
-
-/**
- * The status of the response to a GET.
- * @returns undefined if none arrives in time
- * @throws the fault of the connection
- */
-function statusOf(
-  { url, connect }: CoreAddress,
-  path: string,
-  given: Readonly<Record<string, string>> = {},
-  withinMs = TIMEOUT_MS,
-): Promise<number | undefined> {
-  const { promise, resolve, reject } = Promise.withResolvers<number | undefined>();
-  const { request } = url.startsWith('https:') ? https : http;
-  const headers = { 'user-agent': PROBE_AGENT, ...given };
-  const asked = request(`${url}${path}`, { ...connect, headers, agent: false }, (answer) => {
-    answer.once('error', reject);
-    answer.once('end', () => resolve(answer.statusCode));
-    answer.resume();
-  });
-  const timer = setTimeout(() => {
-    resolve(undefined);
-    asked.destroy();
-  }, withinMs).unref();
-  asked.once('error', reject);
-  asked.once('close', () => clearTimeout(timer));
-  asked.end();
-  return promise;
-}

@@ -1,10 +1,10 @@
-import { Client } from 'undici';
 import { FairShare } from '../../shared/fair-share.ts';
 import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
 import { ConcurrencyLimit, QueueLimit, Resends } from './concurrency-limit.ts';
 import type { CoreAddress } from './core-addresses.ts';
 import { FAULT_KINDS, type FaultKind } from './faults.ts';
 import { pathOf, type UpstreamRequest } from './headers.ts';
+import { statusOf } from './probe.ts';
 import { FLOWING_MS, MAX_DEPTH, type PendingRequest, Wire } from './wire.ts';
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -79,6 +79,7 @@ export class CoreCounts {
 const SHARED = 16;
 const OWN = 64;
 const CONNECT_TIMEOUT_MS = 1_000;
+const PROBE_TIMEOUT_MS = 1_500;
 /** Less than the core's own keep-alive of 5 s, so that no wire is used while the core closes it. */
 const KEEP_ALIVE_MS = 4_000;
 
@@ -267,21 +268,15 @@ export class Core {
     this.notReadyBecause = ready ? undefined : because;
   }
 
-  /** Probes whether the core is ready, on a separate connection. On a busy one, the probe would measure the gateway. */
+  /** Probes whether the core is ready. */
   async probe(): Promise<void> {
-    const { url, connect } = this.address;
-    const client = new Client(url, { connect, connectTimeout: CONNECT_TIMEOUT_MS });
-    const timeouts = { headersTimeout: CONNECT_TIMEOUT_MS, bodyTimeout: CONNECT_TIMEOUT_MS };
     try {
-      const { statusCode, body } = await client.request({ method: 'GET', path: '/readyz', ...timeouts, reset: true });
-      await body.dump();
+      const status = await statusOf(this.address, '/readyz', PROBE_TIMEOUT_MS);
       // A core that is ready again has probably restarted, so it no longer counts as silent.
-      if (!this.ready) this.isSilent = false;
-      this.setReady(statusCode === 200, `/readyz returned ${statusCode}.`);
+      if (!this.ready && status !== undefined) this.isSilent = false;
+      this.setReady(status === 200, status === undefined ? '/readyz did not answer.' : `/readyz returned ${status}.`);
     } catch (fault) {
       this.setReady(false, (fault as Error).message);
-    } finally {
-      await client.destroy();
     }
   }
 

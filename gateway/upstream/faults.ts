@@ -3,7 +3,16 @@ import { HttpError } from '../../shared/http/errors.ts';
 /** The ways in which a request to a core can fail, and their meaning. */
 
 export class CoreTooSlow extends Error {
-  override readonly message = 'The core did not answer in time.';
+  constructor(message = 'The core did not answer in time.') {
+    super(message);
+  }
+}
+
+/** No connection was made in time, so no request was sent on it. */
+export class NotConnected extends CoreTooSlow {
+  constructor() {
+    super('The core did not accept a connection in time.');
+  }
 }
 
 /** The client disconnected before its response was complete. Neither the gateway nor the core is to blame. */
@@ -46,11 +55,8 @@ export class WrongAnswer extends Error {
 /** The error for the client when the core fails: the cause if it is an {HttpError}, 504 for a timeout, else 502. */
 export function upstreamFault(cause: unknown): HttpError {
   if (cause instanceof HttpError) return cause;
-  return new HttpError(isTooSlow(cause) ? 'gateway_timeout' : 'bad_gateway', undefined, { cause });
+  return new HttpError(cause instanceof CoreTooSlow ? 'gateway_timeout' : 'bad_gateway', undefined, { cause });
 }
-
-const isTooSlow = (cause: unknown): boolean =>
-  cause instanceof CoreTooSlow || (cause as { code?: string }).code === 'UND_ERR_CONNECT_TIMEOUT';
 
 /**
  * The kinds of core failures in metrics. `full` means that the request was not sent because the core already had too
@@ -65,15 +71,15 @@ export function faultKind(cause: unknown): FaultKind | undefined {
   if (cause instanceof HttpError) return 'full';
   if (cause instanceof CoreRefusedUs) return 'token';
   if (neverArrived(cause)) return 'unreachable';
-  return isTooSlow(cause) ? 'timeout' : 'broken';
+  return cause instanceof CoreTooSlow ? 'timeout' : 'broken';
 }
 
 /** Whether the request never reached the core, because no connection was made. Another core may then get it. */
 export function neverArrived(cause: unknown): boolean {
-  const { code = '', syscall, errors } = cause as { code?: string; syscall?: string; errors?: unknown[] };
+  const { syscall, errors } = cause as { syscall?: string; errors?: unknown[] };
   if (Array.isArray(errors) && errors.length > 0) return errors.every(neverArrived);
   // EHOSTUNREACH alone proves nothing: it can also break an established connection.
-  return code === 'UND_ERR_CONNECT_TIMEOUT' || syscall === 'connect' || syscall === 'getaddrinfo';
+  return cause instanceof NotConnected || syscall === 'connect' || syscall === 'getaddrinfo';
 }
 
 /**

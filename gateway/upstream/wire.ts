@@ -1,9 +1,9 @@
-import type { Socket } from 'node:net';
+import net, { isIP, type Socket } from 'node:net';
+import tls from 'node:tls';
 import Denque from 'denque';
-import { buildConnector } from 'undici';
 import { type Answer, type AnswerHead, AnswerTooLarge, BodyReader, readAnswer } from './answer.ts';
 import type { Connect } from './core-addresses.ts';
-import { ConnectionLost, WrongAnswer } from './faults.ts';
+import { ConnectionLost, NotConnected, WrongAnswer } from './faults.ts';
 import { type UpstreamRequest, writeRequest } from './headers.ts';
 
 /** The maximum number of bytes read from a connection at once. */
@@ -352,6 +352,9 @@ const placeholderOf = ({ request, id, sentAt }: PendingRequest): PendingRequest 
   failed() {},
 });
 
+/** How often the kernel checks that the peer of an idle connection is still there. */
+const TCP_KEEP_ALIVE_MS = 60_000;
+
 /**
  * Returns a function that connects to a core by TCP, TLS or a Unix socket.
  * @param onRead called with the length of each piece of data, which is in `buffer` until the call returns; returning
@@ -359,14 +362,38 @@ const placeholderOf = ({ request, id, sentAt }: PendingRequest): PendingRequest 
  */
 function connectorTo(
   url: URL,
-  { connect, connectTimeoutMs }: WireOptions,
+  { connect = {}, connectTimeoutMs }: WireOptions,
   buffer: Buffer,
   onRead: (length: number) => boolean,
 ): (callback: (...result: [Error, null] | [null, Socket]) => void) => void {
-  const onread = { buffer, callback: onRead };
-  const open = buildConnector({ timeout: connectTimeoutMs, allowH2: false, ...connect, ...{ onread } });
-  const { host, protocol, port } = url;
+  const isSecure = url.protocol === 'https:';
   // In a URL an IPv6 address is in brackets.
-  const hostname = url.hostname.replace(/^\[|\]$/g, '');
-  return (callback) => open({ hostname, host, protocol, port }, callback);
+  const host = url.hostname.replace(/^\[|\]$/g, '');
+  const port = Number(url.port || (isSecure ? 443 : 80));
+  const { lookup, socketPath } = connect;
+  const where = { host, port, onread: { buffer, callback: onRead }, ...(lookup && { lookup }) };
+  const options = socketPath === undefined ? where : { ...where, path: socketPath };
+  // Names, but not addresses, may be sent in the handshake (RFC 6066 §3).
+  const names = { servername: isIP(host) === 0 ? host : '', ALPNProtocols: ['http/1.1'] };
+  /** The session of the last TLS connection, with which the next handshake is shorter. */
+  let session: Buffer | undefined;
+
+  return (callback) => {
+    const socket = isSecure ? tls.connect({ ...options, ...names, ...(session && { session }) }) : net.connect(options);
+    const timer = setTimeout(() => socket.destroy(new NotConnected()), connectTimeoutMs);
+    const failed = (fault: Error) => {
+      clearTimeout(timer);
+      callback(fault, null);
+    };
+    socket.once('error', failed);
+    socket.once(isSecure ? 'secureConnect' : 'connect', () => {
+      clearTimeout(timer);
+      socket.removeListener('error', failed);
+      callback(null, socket);
+    });
+    socket.on('session', (latest: Buffer) => {
+      session = latest;
+    });
+    socket.setNoDelay(true).setKeepAlive(true, TCP_KEEP_ALIVE_MS);
+  };
 }

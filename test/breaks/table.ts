@@ -62,7 +62,12 @@ export const BREAKS: readonly Break[] = [
     'error?.code ?? seen.coreCode;',
     'error?.code;',
   ),
-  row('gateway/upstream/check-cores.ts', 'operators/doctor.test', 'headers, BOTH_WITHIN_MS - ms', 'headers'),
+  row(
+    'gateway/upstream/check-cores.ts',
+    'operators/doctor.test',
+    'BOTH_WITHIN_MS - ms, headers',
+    'TIMEOUT_MS, headers',
+  ),
   row('gateway/telemetry/recent-requests.ts', 'operators/requests.test', ' && before.last.place === before.place', ''),
   row('gateway/telemetry/recent-requests.ts', 'operators/requests.test', 'if (slot.order >= passed) continue;', ''),
   row(CLIENTS, 'limiter/charges', 'isNewer(lastReply, reply) ? lastReply : reply', 'false ? lastReply : reply'),
