@@ -48,7 +48,7 @@ export function* query<R>(sql: string, ...values: Value[]): Transaction<readonly
 
 /** The first row of a statement, or undefined. */
 export function* queryOne<R>(sql: string, ...values: Value[]): Transaction<R | undefined> {
-  return (yield* query<R>(sql, ...values))[0];
+  return (yield { sql, values })[0] as R | undefined;
 }
 
 /**

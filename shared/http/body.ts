@@ -10,16 +10,12 @@ import { announcesBody, type BegunRequest, BODY_BYTES, type BrokenRequest, FAULT
  * @throws {HttpError} 415 for another media type or a compressed body, 413 as soon as it exceeds `maxBytes`, 400 when
  * it ends early
  */
-export async function readJsonBytes(
-  request: IncomingMessage,
-  response: ServerResponse,
-  maxBytes: number,
-): Promise<Buffer> {
+export function readJsonBytes(request: IncomingMessage, response: ServerResponse, maxBytes: number): Promise<Buffer> {
   if (!isPlainJson(request)) throw new HttpError('unsupported_media_type');
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes);
   // HTTP/1.0 has no interim responses, even for a client that expects one (RFC 9110 §10.1.1).
   if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
-  return await collect(request, maxBytes);
+  return collect(request, maxBytes);
 }
 
 const tooLarge = (maxBytes: number): HttpError =>
@@ -66,11 +62,11 @@ function collect(request: BrokenRequest & BegunRequest, maxBytes: number): Promi
     if (length > maxBytes) reject(tooLarge(maxBytes));
     else chunks.push(chunk);
   });
-  request.once('end', () => {
+  request.on('end', () => {
     hasEnded = true;
     resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
   });
-  request.once('close', broken);
+  request.on('close', broken);
   if (request.destroyed || request[FAULT] !== undefined) broken();
   return promise;
 }
