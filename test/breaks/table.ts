@@ -184,7 +184,7 @@ export const BREAKS: readonly Break[] = [
   row('gateway/pipeline/pipeline.ts', 'gateway/overload', 'if (!slot.resume()) return end(shed());', 'slot.resume();'),
   row(
     'gateway/pipeline/pipeline.ts',
-    'gateway/webhooks.test',
+    'gateway/webhooks.thorough',
     'deps.watch.note(client ?? new Client(keyId), verdict);',
     'if (client !== undefined) deps.watch.note(client, verdict);',
   ),
@@ -242,7 +242,7 @@ export const BREAKS: readonly Break[] = [
     'clients.takeOver(id, known, known.lastReply.at);',
     '',
   ),
-  row('gateway/primary/changes.ts', 'faults/redis.test', 'await storage.change({ parts: [], entries });', ''),
+  row('gateway/primary/changes.ts', 'faults/redis.thorough', 'await storage.change({ parts: [], entries });', ''),
 
   // Stores.
   row('gateway/stores/redis/change.lua', 'stores/stores', 'if value ~= expected[2] then return false end', ''),

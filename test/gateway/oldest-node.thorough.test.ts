@@ -7,7 +7,7 @@ import { ROOT, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
 /** Tests of the areas that differ most between Node versions: connections, upgrades, pipelining, streams, startup. */
-const FILES = ['security/tunnel', 'gateway/large-answers', 'gateway/pipelining', 'gateway/npm-start.test'];
+const FILES = ['security/tunnel', 'gateway/large-answers', 'gateway/pipelining', 'gateway/npm-start.thorough'];
 
 /** Downloads this version of Node from npm. */
 async function nodeOf(version: string): Promise<string> {
