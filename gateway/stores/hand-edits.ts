@@ -13,6 +13,7 @@ import {
   recordFields,
   withKept,
 } from './key-hash.ts';
+import { readBan } from './key-state.ts';
 import type { PlanCache } from './plan-cache.ts';
 import type { Plans } from './plans.ts';
 import { type FieldChanges, type Fields, type KeyCursor, readTime, type Storage } from './storage.ts';
@@ -200,7 +201,7 @@ function adoption(hash: Fields, shown: readonly FieldChange[]): Edit {
 }
 
 function banEdit(hash: Fields, now: number): Edit | undefined {
-  const until = readTime(hash.banned_until) ?? 0;
+  const { until } = readBan(hash);
   const known = [hash.ban_reason_until, hash.ban_decided].map((text) => readTime(text) ?? 0);
   if (until > 0 && known.includes(until)) return undefined;
   if (until > now) {

@@ -15,7 +15,7 @@ import { describeNetwork, isNetwork, parseNetwork } from '../limiter/networks.ts
 import { isPlanName, parseLimit } from '../limiter/plans.ts';
 import { readTags, writeTags } from '../limiter/tags.ts';
 import type { FieldChange } from './audit.ts';
-import { readState, readUsed, USED, writeUsed } from './key-state.ts';
+import { readBan, readState, readUsed, USED, writeUsed } from './key-state.ts';
 import { type FieldChanges, type Fields, readTime, withChanges, writeTime } from './storage.ts';
 
 /**
@@ -97,11 +97,17 @@ export function inForce(hash: Fields): { readonly fields: Fields; readonly rejec
     const together = hasLimits(without([...bad, ...edited])) ? edited : (['plan'] as const);
     bad = [...new Set([...bad, ...together])];
   }
-  return {
-    fields: bad.length === 0 ? hash : without(bad),
-    rejected: bad.map((field) => ({ field, value: hash[field] ?? '', kept: kept(field) })),
-  };
+  const fields = bad.length === 0 ? hash : without(bad);
+  const rejected: RejectedField[] = bad.map((field) => ({ field, value: hash[field] ?? '', kept: kept(field) }));
+  const { until, isRejected } = readBan(hash);
+  if (!isRejected) return { fields, rejected };
+  const ban = until === 0 ? undefined : writeTime(until);
+  rejected.push({ field: BAN, value: hash[BAN] ?? '', kept: ban });
+  return { fields: withChanges(fields, { [BAN]: ban }), rejected };
 }
+
+/** The field with the end of a ban. Decisions write it, but people may too. */
+const BAN = 'banned_until';
 
 const OF_LIMITS = ['plan', 'minute', 'day'] as const satisfies readonly Editable[];
 
@@ -115,7 +121,9 @@ export const isTyped = (hash: Fields): boolean => KEPT_FIELDS.every((field) => h
 /** What was edited by hand since a gateway last wrote the record; undefined if that is unknown. */
 export function editedFields(hash: Fields): FieldChange[] | undefined {
   if (hash[KEPT_SECRETS] === undefined && !isTyped(hash)) return undefined;
-  const changes = EDITABLE.map((field) => ({ field, from: hash[KEPT + field], to: hash[field] }));
+  const changes: FieldChange[] = EDITABLE.map((field) => ({ field, from: hash[KEPT + field], to: hash[field] }));
+  const ban = inForce(hash).rejected.filter(({ field }) => field === BAN);
+  changes.push(...ban.map(({ field, value, kept }) => ({ field, from: kept, to: value })));
   const edited = changes.filter(({ from, to }) => from !== to);
   return hash[KEPT_SECRETS] === secretsDigest(hash) ? edited : [...edited, { field: 'secrets', to: 'changed' }];
 }

@@ -22,7 +22,7 @@ export function writeBan(ban: KeyChange['ban'], stored: Fields = {}, now = 0): F
   if (ban === undefined) return {};
   if (typeof ban === 'object') {
     const until = writeTime(ban.until);
-    const isOver = (readTime(stored.banned_until) ?? 0) + SERIES <= now;
+    const isOver = readBan(stored).until + SERIES <= now;
     const series = isOver && { bans: undefined };
     return { banned_until: until, ban_reason: ban.text, ban_reason_until: until, ...series };
   }
@@ -65,6 +65,17 @@ export function writeStateChanges(state: KeyState): FieldChanges {
   };
 }
 
+/**
+ * When the ban ends, or 0. People can type anything there: in place of a value that is not a time, the end that an
+ * operator or a decision has set stays in force.
+ */
+export function readBan(hash: Fields): { readonly until: number; readonly isRejected: boolean } {
+  const { banned_until: text = '' } = hash;
+  const until = text === '' ? 0 : readTime(text);
+  if (until !== undefined) return { until, isRejected: false };
+  return { until: Math.max(readTime(hash.ban_reason_until) ?? 0, readTime(hash.ban_decided) ?? 0), isRejected: true };
+}
+
 /** Reads the results of decisions as decide.lua does. */
 export function readState(hash: Fields): KeyState {
   const banReasonUntil = readTime(hash.ban_reason_until);
@@ -74,7 +85,7 @@ export function readState(hash: Fields): KeyState {
   return {
     ...left,
     refusals: readRefusals(hash.refusals),
-    bannedUntil: readTime(hash.banned_until) ?? 0,
+    bannedUntil: readBan(hash).until,
     bans: readCount(hash.bans),
     admitted: readCount(hash.admitted),
     refused: readCount(hash.refused),

@@ -9,7 +9,7 @@ import {
   CoreTooSlow,
   faultKind,
   isConnectionFault,
-  neverArrived,
+  NotConnected,
   upstreamFault,
   WrongAnswer,
 } from './faults.ts';
@@ -277,8 +277,8 @@ export class Call implements PendingRequest {
 
   #tryElsewhere(core: Core, fault: unknown): boolean {
     const { cores } = this.#context;
-    if (neverArrived(fault)) {
-      core.setReady(false, (fault as Error).message);
+    if (fault instanceof NotConnected) {
+      core.setReady(false, fault.message);
       this.#unreachable = [...this.#unreachable, core];
       if (cores.areAll(this.#unreachable)) return false;
       this.#attempts -= 1;

@@ -1,7 +1,7 @@
 import { type CheckResult, fault, good, isBad, unknown, warning } from '../check-result.ts';
+import { statusOf } from './connect.ts';
 import { type CoreAddress, resolveCores } from './core-addresses.ts';
 import { CoreRefusedUs } from './faults.ts';
-import { statusOf } from './probe.ts';
 
 const SLOW_MS = 250;
 

@@ -1,10 +1,10 @@
 import { FairShare } from '../../shared/fair-share.ts';
 import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
 import { ConcurrencyLimit, QueueLimit, Resends } from './concurrency-limit.ts';
+import { statusOf } from './connect.ts';
 import type { CoreAddress } from './core-addresses.ts';
 import { FAULT_KINDS, type FaultKind } from './faults.ts';
 import { pathOf, type UpstreamRequest } from './headers.ts';
-import { statusOf } from './probe.ts';
 import { FLOWING_MS, MAX_DEPTH, type PendingRequest, Wire } from './wire.ts';
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];

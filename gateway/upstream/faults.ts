@@ -8,10 +8,15 @@ export class CoreTooSlow extends Error {
   }
 }
 
-/** No connection was made in time, so no request was sent on it. */
-export class NotConnected extends CoreTooSlow {
-  constructor() {
-    super('The core did not accept a connection in time.');
+/** No connection was made, so nothing was sent. Another core may then get the request, even a write. */
+export class NotConnected extends Error {
+  readonly isTooSlow: boolean;
+
+  /** @param fault what the system, OpenSSL or the time limit reported */
+  constructor(fault: NodeJS.ErrnoException) {
+    // OpenSSL's messages end with a line feed, and those of several attempts have no text.
+    super(fault.message.trim() || fault.code || fault.name);
+    this.isTooSlow = fault instanceof CoreTooSlow;
   }
 }
 
@@ -55,8 +60,11 @@ export class WrongAnswer extends Error {
 /** The error for the client when the core fails: the cause if it is an {HttpError}, 504 for a timeout, else 502. */
 export function upstreamFault(cause: unknown): HttpError {
   if (cause instanceof HttpError) return cause;
-  return new HttpError(cause instanceof CoreTooSlow ? 'gateway_timeout' : 'bad_gateway', undefined, { cause });
+  return new HttpError(isTooSlow(cause) ? 'gateway_timeout' : 'bad_gateway', undefined, { cause });
 }
+
+const isTooSlow = (cause: unknown): boolean =>
+  cause instanceof CoreTooSlow || (cause instanceof NotConnected && cause.isTooSlow);
 
 /**
  * The kinds of core failures in metrics. `full` means that the request was not sent because the core already had too
@@ -70,16 +78,8 @@ export function faultKind(cause: unknown): FaultKind | undefined {
   if (cause instanceof ClientGone) return undefined;
   if (cause instanceof HttpError) return 'full';
   if (cause instanceof CoreRefusedUs) return 'token';
-  if (neverArrived(cause)) return 'unreachable';
+  if (cause instanceof NotConnected) return 'unreachable';
   return cause instanceof CoreTooSlow ? 'timeout' : 'broken';
-}
-
-/** Whether the request never reached the core, because no connection was made. Another core may then get it. */
-export function neverArrived(cause: unknown): boolean {
-  const { syscall, errors } = cause as { syscall?: string; errors?: unknown[] };
-  if (Array.isArray(errors) && errors.length > 0) return errors.every(neverArrived);
-  // EHOSTUNREACH alone proves nothing: it can also break an established connection.
-  return cause instanceof NotConnected || syscall === 'connect' || syscall === 'getaddrinfo';
 }
 
 /**
@@ -90,7 +90,7 @@ export function isConnectionFault(cause: unknown): boolean {
   if (cause instanceof HttpError) return false;
   if (cause instanceof ConnectionLost || cause instanceof Unreadable || cause instanceof WrongAnswer) return true;
   const { code = '' } = cause as { code?: string };
-  return neverArrived(cause) || BROKEN.has(code);
+  return cause instanceof NotConnected || BROKEN.has(code);
 }
 
 const BROKEN: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH']);

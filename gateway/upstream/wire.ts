@@ -1,9 +1,9 @@
-import net, { isIP, type Socket } from 'node:net';
-import tls from 'node:tls';
+import type { Socket } from 'node:net';
 import Denque from 'denque';
 import { type Answer, type AnswerHead, AnswerTooLarge, BodyReader, readAnswer } from './answer.ts';
+import { connectorTo } from './connect.ts';
 import type { Connect } from './core-addresses.ts';
-import { ConnectionLost, NotConnected, WrongAnswer } from './faults.ts';
+import { ConnectionLost, WrongAnswer } from './faults.ts';
 import { type UpstreamRequest, writeRequest } from './headers.ts';
 
 /** The maximum number of bytes read from a connection at once. */
@@ -44,8 +44,8 @@ export interface PendingRequest {
   /** Called with the head of a response that is too large to be read as a whole. Its body follows in pieces. */
   streamed(head: AnswerHead, now: number): void;
   /**
-   * Called with a piece of that body. Nothing more is read, and the parts stay unchanged, until the wire's `goOn` is
-   * called, so that the client sets the pace.
+   * Called with a piece of that body. The parts stay unchanged, and the connection is not read, until the wire's `goOn`
+   * is called, so that the client sets the pace. Over TLS, more pieces of what was already read may follow.
    * @param isEnd whether this is the last piece
    */
   piece(parts: readonly Buffer[], isEnd: boolean): void;
@@ -288,7 +288,9 @@ export class Wire {
     const streamed = this.#streamed as Streamed;
     const { pending, body } = streamed;
     const parts: Buffer[] = [];
-    streamed.hasStrayBytes = body.read(bytes, from, (part) => parts.push(part)) < bytes.length;
+    // Over TLS, Node passes on whatever it has decrypted, even after a pause, and reuses the buffer for it.
+    const keep = this.#url.protocol === 'https:' ? (part: Buffer) => Buffer.from(part) : (part: Buffer) => part;
+    streamed.hasStrayBytes = body.read(bytes, from, (part) => parts.push(keep(part))) < bytes.length;
     if (parts.length > 0 || body.isComplete) pending.piece(parts, body.isComplete);
     else this.goOn();
   }
@@ -351,49 +353,3 @@ const placeholderOf = ({ request, id, sentAt }: PendingRequest): PendingRequest 
   piece() {},
   failed() {},
 });
-
-/** How often the kernel checks that the peer of an idle connection is still there. */
-const TCP_KEEP_ALIVE_MS = 60_000;
-
-/**
- * Returns a function that connects to a core by TCP, TLS or a Unix socket.
- * @param onRead called with the length of each piece of data, which is in `buffer` until the call returns; returning
- *   false pauses reading
- */
-function connectorTo(
-  url: URL,
-  { connect = {}, connectTimeoutMs }: WireOptions,
-  buffer: Buffer,
-  onRead: (length: number) => boolean,
-): (callback: (...result: [Error, null] | [null, Socket]) => void) => void {
-  const isSecure = url.protocol === 'https:';
-  // In a URL an IPv6 address is in brackets.
-  const host = url.hostname.replace(/^\[|\]$/g, '');
-  const port = Number(url.port || (isSecure ? 443 : 80));
-  const { lookup, socketPath } = connect;
-  const where = { host, port, onread: { buffer, callback: onRead }, ...(lookup && { lookup }) };
-  const options = socketPath === undefined ? where : { ...where, path: socketPath };
-  // Names, but not addresses, may be sent in the handshake (RFC 6066 §3).
-  const names = { servername: isIP(host) === 0 ? host : '', ALPNProtocols: ['http/1.1'] };
-  /** The session of the last TLS connection, with which the next handshake is shorter. */
-  let session: Buffer | undefined;
-
-  return (callback) => {
-    const socket = isSecure ? tls.connect({ ...options, ...names, ...(session && { session }) }) : net.connect(options);
-    const timer = setTimeout(() => socket.destroy(new NotConnected()), connectTimeoutMs);
-    const failed = (fault: Error) => {
-      clearTimeout(timer);
-      callback(fault, null);
-    };
-    socket.once('error', failed);
-    socket.once(isSecure ? 'secureConnect' : 'connect', () => {
-      clearTimeout(timer);
-      socket.removeListener('error', failed);
-      callback(null, socket);
-    });
-    socket.on('session', (latest: Buffer) => {
-      session = latest;
-    });
-    socket.setNoDelay(true).setKeepAlive(true, TCP_KEEP_ALIVE_MS);
-  };
-}

@@ -258,7 +258,12 @@ export const BREAKS: readonly Break[] = [
     'if (isBusy(fault)) throw inUse(folder, readHolder(path));',
     '',
   ),
-  row('gateway/stores/key-hash.ts', 'operators/edited-by-hand', 'rejected: bad.map(', 'rejected: [].map('),
+  row(
+    'gateway/stores/key-hash.ts',
+    'operators/edited-by-hand',
+    'RejectedField[] = bad.map(',
+    'RejectedField[] = [].map(',
+  ),
 
   // Operators.
   row(

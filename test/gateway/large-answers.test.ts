@@ -1,4 +1,4 @@
-import { createCipheriv, createHash } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import http, { type IncomingMessage, type ServerResponse } from 'node:http';
 import type net from 'node:net';
@@ -6,12 +6,16 @@ import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
 import { describe, expect, test } from 'vitest';
+import { createAuthority, trusted } from '../support/certificates.ts';
+import { cleanUp } from '../support/clean-up.ts';
 import { withIdOf } from '../support/faulty-core.ts';
 import { post } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { eventuallyScraped } from '../support/metrics.ts';
 import { connectRaw } from '../support/raw-client.ts';
+import { answerBySeed, bytesOf } from '../support/seeded-core.ts';
 import { type Stack, UNLIMITED } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 
@@ -27,33 +31,29 @@ let asked = 0;
 const untilNothingIsHeld = ({ adminUrl }: Stack) =>
   eventuallyScraped(adminUrl, (metrics) => metrics.sum('gateway_upstream_in_flight')).toBe(0);
 
-const made = new Map<string, Buffer>();
-
-/** Returns pseudo-random bytes that depend on the seed. They are cached, so the core answers fast. */
-function bytesOf(seed: number, length: number): Buffer {
-  const key = Buffer.alloc(16, seed);
-  const bytes = made.get(`${seed} ${length}`) ?? createCipheriv('aes-128-ctr', key, key).update(Buffer.alloc(length));
-  made.set(`${seed} ${length}`, bytes);
-  return bytes;
-}
-
 const hashOf = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
-/** Answers `?seed=…&length=…` with those bytes, in chunks for `&chunked`, and anything else with an empty list. */
 const CORE_URL = await serveHttp((request, response) => {
-  const { searchParams: query } = new URL(request.url ?? '', 'http://core');
-  response.setHeader('X-Request-Id', String(request.headers['x-request-id']));
-  if (!query.has('seed')) return void response.end('[]');
-  asked += 1;
-  const length = Number(query.get('length'));
-  if (!query.has('chunked')) response.setHeader('Content-Length', length);
-  response.flushHeaders();
-  response.end(bytesOf(Number(query.get('seed')), length));
+  if (request.url?.includes('seed=')) asked += 1;
+  answerBySeed(request, response);
 });
 
+/**
+ * Starts the same core over TLS, with a certificate that this process trusts. It has a thread of its own: only then can
+ * several TLS records arrive together.
+ * @returns its URL
+ */
+async function serveTls(): Promise<string> {
+  const workerData = trusted(await createAuthority());
+  const core = new Worker(new URL('../support/seeded-core.ts', import.meta.url), { workerData });
+  cleanUp(() => core.terminate());
+  const [url] = await once(core, 'message');
+  return url;
+}
+
 describe('each client gets every byte of its own large response in order', () => {
-  /** Larger than the buffers of the kernel, so the gateway waits for slow readers. */
-  const LENGTH = 16 * MEGABYTE;
+  /** Larger than the buffers of the kernel, so the gateway waits for slow readers. Encryption takes time. */
+  const lengthOf = (isTls: boolean) => (isTls ? 6 : 16) * MEGABYTE;
 
   async function readSlowly(answer: IncomingMessage, pauseMs: number): Promise<Buffer> {
     const pieces: Buffer[] = [];
@@ -65,13 +65,16 @@ describe('each client gets every byte of its own large response in order', () =>
   }
 
   test.for([
-    ['with a length', ''],
-    ['in chunks', '&chunked'],
-  ])('%s', async ([, framing]) => {
+    ['with a length', '', false],
+    ['in chunks', '&chunked', false],
+    ['with a length, over TLS', '', true],
+    ['in chunks, over TLS', '&chunked', true],
+  ] as const)('%s', async ([, framing, isTls]) => {
+    const length = lengthOf(isTls);
     // The core runs in this process, so a slow machine must not cause a timeout.
-    const { stack, key } = await stackBefore(CORE_URL, { CORE_TIMEOUT_MS: '120000' });
+    const { stack, key } = await stackBefore(isTls ? await serveTls() : CORE_URL, { CORE_TIMEOUT_MS: '120000' });
     const one = async (seed: number) => {
-      const url = `${stack.gateway}/v1/pets?seed=${seed}&length=${LENGTH}${framing}`;
+      const url = `${stack.gateway}/v1/pets?seed=${seed}&length=${length}${framing}`;
       const method = seed % 2 === 0 ? 'GET' : 'POST';
       const request = http.request(url, { method, headers: { authorization: `Bearer ${key}` }, agent: false }).end();
       const [answer] = (await once(request, 'response')) as [IncomingMessage];
@@ -79,7 +82,7 @@ describe('each client gets every byte of its own large response in order', () =>
       return { status: answer.statusCode, hash: hashOf(await readSlowly(answer, seed % 3)) };
     };
     const seeds = [1, 2, 3, 4, 5, 6];
-    const expected = seeds.map((seed) => ({ status: 200, hash: hashOf(bytesOf(seed, LENGTH)) }));
+    const expected = seeds.map((seed) => ({ status: 200, hash: hashOf(bytesOf(seed, length)) }));
     expect(await Promise.all(seeds.map(one))).toEqual(expected);
   });
 });

@@ -1,11 +1,12 @@
 import { once } from 'node:events';
 import { copyFile, mkdir, readFile, rename, symlink } from 'node:fs/promises';
 import https from 'node:https';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { expect, test } from 'vitest';
-import { type Authority, createAuthority, expire } from '../support/certificates.ts';
+import { type Authority, createAuthority, expire, trusted } from '../support/certificates.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore, withIdOf } from '../support/faulty-core.ts';
 import { send, sendBytes } from '../support/http.ts';
@@ -186,4 +187,31 @@ test('a stopping gateway does not wait for TLS handshakes', TIMED, async () => {
   const before = performance.now();
   await Promise.all([stack.stop(), closed]);
   expect(performance.now() - before).toBeLessThan(3_000);
+});
+
+test('a request, even a write, goes to another core if the TLS handshake with the first one fails', async () => {
+  const options = trusted(await createAuthority());
+  const cores = await Promise.all(
+    Array.from({ length: 2 }, async () => {
+      const server = https.createServer(options, (request, response) => {
+        response.writeHead(request.method === 'POST' ? 201 : 200, [
+          'X-Request-Id',
+          `${request.headers['x-request-id']}`,
+        ]);
+        response.end('{}');
+      });
+      await once(server.listen(0, '127.0.0.1'), 'listening');
+      cleanUp(() => server.close().closeAllConnections());
+      return { server, url: `https://127.0.0.1:${(server.address() as AddressInfo).port}` };
+    }),
+  );
+  const { get: list, post: add } = await stackBefore(cores.map(({ url }) => url).join());
+  for (let count = 0; count < 4; count++) expect([(await list()).status, (await add()).status]).toEqual([200, 201]);
+  const other = await createAuthority();
+  const [cert, key] = await Promise.all([readFile(other.certFile), readFile(other.keyFile)]);
+  cores[0]?.server.setSecureContext({ cert, key });
+  cores[0]?.server.closeAllConnections();
+  // The probes have not yet noticed the wrong certificate.
+  const answers = await Promise.all([1, 2, 3, 4].flatMap(() => [list(), add()]));
+  expect(answers.map(({ status }) => status)).toEqual([1, 2, 3, 4].flatMap(() => [200, 201]));
 });

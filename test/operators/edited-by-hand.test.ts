@@ -13,7 +13,7 @@ import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { burst, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { readableLog } from '../support/log.ts';
-import { alarmsOf, ask, get, hashOf, issueId, operatorsRedis, viewOf } from '../support/operators.ts';
+import { alarmsOf, ask, codeOf, get, hashOf, issueId, operatorsRedis, viewOf } from '../support/operators.ts';
 import { connectedRedis, countCommands } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
@@ -149,6 +149,34 @@ describe('with two gateways', async () => {
     await untilLookedAt(stack, expect);
     expect(await auditOf(stack, id)).toHaveLength(3);
   });
+
+  test.concurrent.for([
+    ['an operator', 'x'],
+    ['an operator', '-5'],
+    ['a decision', '1e99'],
+  ] as const)(
+    'a ban by %s stays when its end is set to %s by hand, and the value is reported',
+    async ([by, typed], { expect }) => {
+      const key = await stack.issueKey();
+      const id = idOf(key);
+      const until = `${inSeconds(600)}.000000`;
+      if (by === 'an operator') await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 600 });
+      else await redis.hset(hashOf(id), { banned_until: until, ban_decided: until });
+      const kept = (await redis.hget(hashOf(id), 'banned_until')) as string;
+      await redis.hset(hashOf(id), 'banned_until', typed);
+      for (const one of [stack, other]) expect(await codeOf(one, key)).toBe('key_banned');
+      await expect.poll(() => auditOf(stack, id)).toContain('by hand: key.change');
+      const [entry] = await activityOf(stack, `?target=${id}`);
+      expect(entry?.changes).toEqual([{ field: 'banned_until', from: kept, to: typed }]);
+      expect(await viewOf(stack, id)).toMatchObject({ state: 'banned' });
+      const { findings } = await get<DoctorAnswer>(stack, '/doctor');
+      const finding = findings.find(({ found }) => found.startsWith(`${id}: banned_until is "${typed}"`));
+      expect(finding?.advice).toContain(`ctl bans lift ${id}`);
+      await redis.hset(hashOf(id), 'banned_until', '0');
+      await expect.poll(() => auditOf(stack, id)).toContain('by hand: ban.lift');
+      await expect.poll(() => codeOf(other, key)).toBe(200);
+    },
+  );
 
   test.concurrent('a key without copies of its valid values is not mistaken for an edited one', async ({ expect }) => {
     const id = await issueId(stack);

@@ -1,5 +1,8 @@
 import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import tls from 'node:tls';
+import { cleanUp } from './clean-up.ts';
 import { temporaryFolder } from './stack.ts';
 
 export interface Authority {
@@ -27,6 +30,15 @@ export async function createAuthority(name = 'IP:127.0.0.1', days = 1): Promise<
     ...['-addext', 'basicConstraints=critical,CA:FALSE'],
   );
   return { caFile, certFile, keyFile };
+}
+
+/** Makes this process trust the authority alone, until the end of the test. @returns the certificate and its key */
+export function trusted({ caFile, certFile, keyFile }: Authority): { cert: string; key: string } {
+  const [ca = '', cert = '', key = ''] = [caFile, certFile, keyFile].map((file) => readFileSync(file, 'utf8'));
+  const before = tls.getCACertificates();
+  tls.setDefaultCACertificates([ca]);
+  cleanUp(() => tls.setDefaultCACertificates(before));
+  return { cert, key };
 }
 
 /** Replaces the server certificate with one that expired yesterday. */

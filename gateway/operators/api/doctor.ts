@@ -227,11 +227,16 @@ const invalidValues = ({ id, rejected = [] }: KeyEntry): CheckResult[] =>
     fault(
       'keys',
       `${id}: ${field} is ${JSON.stringify(value.slice(0, 64))}, which is not valid; ${inForceInWords(kept)}`,
-      field === 'tags'
-        ? `HSET gateway:tags:{${id}} tags … or ctl keys set ${id} --tag …`
-        : `HSET gateway:key:{${id}} ${field} … or ctl keys set ${id} --${field.replaceAll('_', '-')} …`,
+      `HSET gateway:${field === 'tags' ? 'tags' : 'key'}:{${id}} ${field} … or ${repairOf(field, id)}`,
     ),
   );
+
+/** The command that sets a field of a key. */
+function repairOf(field: string, id: string): string {
+  if (field === 'banned_until') return `ctl bans lift ${id}`;
+  if (field === 'expires_at') return `ctl keys expire ${id} …`;
+  return `ctl keys set ${id} --${field === 'tags' ? 'tag' : field} …`;
+}
 
 /** A malformed network never matches, so it admits nobody. */
 function malformedSecrets({ id, record }: KeyEntry): CheckResult[] {

@@ -79,12 +79,15 @@ export function isBanned({ record, bannedUntil, banReason }: KeyEntry, plans: Pl
   return bannedUntil > now && (!isShadowed || banReason?.until === bannedUntil);
 }
 
+/** The reason of a ban for which an operator gave none. Only the bans that decisions set have no reason. */
+const NO_REASON = 'Set by an operator, who gave no reason';
+
 function banOf(entry: KeyEntry, plans: PlanTable, now: number) {
   const { bannedUntil, banReason, bans } = entry;
   const isRunning = isBanned(entry, plans, now);
   return {
     bannedUntil: isRunning ? toTime(bannedUntil) : undefined,
-    banReason: isRunning && banReason?.until === bannedUntil ? banReason.text || undefined : undefined,
+    banReason: isRunning && banReason?.until === bannedUntil ? banReason.text || NO_REASON : undefined,
     /** Filled in by `withBanRefusals`. */
     banRefused: undefined as number | undefined,
     banRefusedMore: undefined as boolean | undefined,
