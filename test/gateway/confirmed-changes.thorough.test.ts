@@ -1,4 +1,5 @@
 import http from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { RequestsAnswer } from '../../gateway/operators/api/answers.ts';
@@ -10,7 +11,8 @@ import { NotMade, type Storage, Unknown } from '../../gateway/stores/storage.ts'
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { type Answer, send } from '../support/http.ts';
-import { connectedRedis, emptyDatabase, ownRedis } from '../support/redis-database.ts';
+import type { RedisServer } from '../support/redis.ts';
+import { connectedRedis, connectionTo, emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { sqliteStorage } from '../support/storages.ts';
@@ -298,3 +300,51 @@ test('a reset is reported even if another change to the key follows', async () =
   await entryAbout(id);
   expect(await changes()).toEqual([{ key: id }]);
 });
+
+const maxmemory = async ({ url }: RedisServer, bytes: string) =>
+  void (await connectionTo(url).config('SET', 'maxmemory', bytes));
+
+test.for([
+  ['answers nothing for a second', 'SIGSTOP'],
+  ['is full', 'OOM'],
+] as const)(
+  'a ban or a revocation binds on other gateways once it is acknowledged, even if Redis %s',
+  async ([, kind]) => {
+    const redis = await ownRedis();
+    const settings = { WORKERS: '1', REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' };
+    const [one, other] = [await startWorkers(settings), await startWorkers(settings)];
+    for (const [method, path, body] of [
+      ['PUT', '/ban', { seconds: 600, reason: 'test' }],
+      ['DELETE', '', undefined],
+      ['PUT', '/ban', { seconds: 600, reason: 'test' }],
+    ] as const) {
+      const key = await one.issueKey();
+      const sent: { at: number; status: number }[] = [];
+      let isOver = false;
+      const ask = async () => {
+        for (; !isOver; await sleep(5)) {
+          const at = performance.now();
+          sent.push({ at, status: (await send(`${other.gateway}/v1/pets`, { key })).status });
+        }
+      };
+      const asking = Promise.all([ask(), ask()]);
+      await eventually(() => sent.some(({ status }) => status === 200)).toBe(true);
+      if (kind === 'SIGSTOP') redis.pause();
+      else await maxmemory(redis, '1');
+      await sleep(500);
+      const made = one.change(method, `/keys/${idOf(key)}${path}`, body);
+      const acknowledged = made.then(({ status }) => ({ status, at: performance.now() }));
+      await sleep(500);
+      redis.resume();
+      const { status, at } = await acknowledged;
+      expect(status).toBeLessThan(300);
+      await sleep(300);
+      isOver = true;
+      await asking;
+      if (kind === 'OOM') await maxmemory(redis, '0');
+      const later = sent.filter((request) => request.at > at);
+      expect(later.length).toBeGreaterThan(5);
+      expect(later.filter((request) => request.status === 200)).toEqual([]);
+    }
+  },
+);

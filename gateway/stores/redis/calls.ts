@@ -110,10 +110,14 @@ export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
   }
 }
 
+const OUT_OF_MEMORY = /^-?OOM /;
+
+export const isOutOfMemory = ({ message }: Error): boolean => OUT_OF_MEMORY.test(message);
+
 /** Faults after which the command has certainly not run: how each one begins, and the reason for operators. */
 const REFUSALS: readonly [beginning: RegExp, why: string][] = [
   [/^(Stream isn't writeable|Cluster isn't ready)/, 'Redis is not connected.'],
-  [/^OOM /, 'Redis is out of memory.'],
+  [OUT_OF_MEMORY, 'Redis is out of memory.'],
   [/^READONLY /, 'This Redis is a replica.'],
   [/^NOREPLICAS /, 'Redis has too few replicas.'],
   [/^MISCONF /, 'Redis cannot write to its disk.'],

@@ -17,7 +17,7 @@ import {
   type RecordName,
   Unknown,
 } from '../storage.ts';
-import { keyOf, orUnavailable, type RedisConnection, refusalIn } from './calls.ts';
+import { isOutOfMemory, keyOf, orUnavailable, type RedisConnection, refusalIn } from './calls.ts';
 import { isCluster, nodeOf } from './connection.ts';
 
 /**
@@ -67,13 +67,29 @@ type Reply = readonly [outcome: number, lost: readonly (readonly [place: number,
 export const newId = (): string => randomBytes(12).toString('base64url');
 
 /**
- * @returns whether the step was applied, which is false if a record is not as required; and the places of entries that
- *   could not be added, each with the reason
+ * @returns whether the step was applied, which is false if a record is not as required; the places of entries that
+ *   could not be added, each with the reason; and whether Redis is full
  * @throws {NotMade} if the step was not applied and will not be
  * @throws {Unknown} if the reply was lost and Redis does not answer for 4 s
  */
 export async function take(redis: RedisConnection, step: Step) {
-  const send = callOf(redis, step, await latestFor(redis, step));
+  const call = callOf(redis, step, await latestFor(redis, step));
+  let isFull = false;
+  const send = async (again: '' | '1'): Promise<Reply> => {
+    if (isFull) return await call(URGENT, again);
+    try {
+      return await call(TEXT, again);
+    } catch (fault) {
+      // The memory limit does not stop an urgent step, but it does stop decisions.
+      if (step.isUrgent !== true || !isOutOfMemory(fault as Error)) throw fault;
+      isFull = true;
+      return await call(URGENT, again);
+    }
+  };
+  const outcomeOf = ([outcome, lost]: Reply) => {
+    if (outcome < 0) throw new NotMade('Redis did not answer in time.');
+    return { isMade: outcome === 1, lost, wasFull: isFull };
+  };
   try {
     return outcomeOf(await send(''));
   } catch (fault) {
@@ -125,7 +141,7 @@ async function clockOf(redis: RedisConnection, key: string): Promise<number> {
 }
 
 function callOf(redis: RedisConnection, step: Step, latest: number) {
-  const { tag, id, parts, place, entries, isUrgent, markSeconds = MARK_SECONDS } = step;
+  const { tag, id, parts, place, entries, markSeconds = MARK_SECONDS } = step;
   const keys = [markOf(tag, id)];
   const at = (name: string): number => keys.indexOf(name) + 1 || keys.push(name);
   const change = {
@@ -148,8 +164,8 @@ function callOf(redis: RedisConnection, step: Step, latest: number) {
     entries: entries.map(({ name, ...entry }) => ({ key: at(name), ...entry })),
   };
   const text = JSON.stringify(change, (_, value) => (typeof value === 'string' ? value.toWellFormed() : value));
-  return (again: '' | '1') =>
-    redis.eval(isUrgent ? URGENT : TEXT, keys.length, ...keys, text, markSeconds, again, latest) as Promise<Reply>;
+  return (script: string, again: '' | '1') =>
+    redis.eval(script, keys.length, ...keys, text, markSeconds, again, latest) as Promise<Reply>;
 }
 
 /**
@@ -177,11 +193,6 @@ export function streamEntry(entry: LogEntry, length: number): StepEntry {
   const once = canRepeat(entry) && { look_back: String(LOOKED_BACK), within: REPEATED_MS };
   const { log, fields } = entry;
   return { name: STREAMS[log], length: String(length), fields: Object.entries(fields).flat(), ...once };
-}
-
-function outcomeOf([outcome, lost]: Reply) {
-  if (outcome < 0) throw new NotMade('Redis did not answer in time.');
-  return { isMade: outcome === 1, lost };
 }
 
 async function untilAnswered<T>(ask: () => Promise<T>, reason: string): Promise<T> {
