@@ -70,7 +70,14 @@ export async function openBackend(
   const planCache = new PlanCache(new Plans(storage), logger, inForce, isAtStart);
   if (plans !== undefined) planCache.assume(plans);
   let isLoaded = false;
-  const load = async () => planCache.ifKnown !== undefined && (await backend.loadScript());
+  let isNoted = false;
+  async function load(): Promise<boolean> {
+    if (planCache.ifKnown === undefined) return false;
+    const fault = await backend.loadScript();
+    if (fault !== undefined && !isNoted) logger.warn({ err: fault }, 'decisions are not possible yet');
+    isNoted ||= fault !== undefined;
+    return fault === undefined;
+  }
   const firstLoad = planCache.start().then(load);
   async function untilLoaded(): Promise<void> {
     for (isLoaded = await firstLoad; !isLoaded; isLoaded = await load())

@@ -105,7 +105,8 @@ export async function startPrimary(
   async function check(): Promise<string | undefined> {
     if (workers.stopping) throw new HttpError('unavailable', 'The service is stopping.');
     if (workers.serving === 0) throw new HttpError('unavailable', 'No worker is serving clients.');
-    if (!hasLoaded) throw new HttpError('unavailable', 'No worker has read the plans yet.');
+    if (!hasLoaded)
+      throw new HttpError('unavailable', 'No worker has read the plans and run the script of decisions yet.');
     return storage?.fault();
   }
 

@@ -37,8 +37,8 @@ export interface Backend {
   readonly storage: Storage;
   /** Opens the storage for operators. Called once, by the process that serves operators. */
   operatorsStorage(): Promise<Storage>;
-  /** @returns whether decide.lua is loaded and may be run */
-  loadScript(): Promise<boolean>;
+  /** @returns why decide.lua cannot be run; undefined once it is loaded */
+  loadScript(): Promise<Error | undefined>;
   /** The number of unavailable nodes. Requests with their keys are decided locally. */
   nodesAway(): number;
   /** The last known state of the connection for decisions; undefined without Redis. */
@@ -71,7 +71,7 @@ export function embeddedBackend({ storage, limiterOf }: Embedded, plans: PlansIn
     limiter: limiter ?? NOBODY_DECIDES,
     storage,
     operatorsStorage: async () => storage,
-    loadScript: async () => true,
+    loadScript: async () => undefined,
     nodesAway: () => 0,
     redis: () => undefined,
     counted: () => [],

@@ -333,11 +333,14 @@ export function readSecrets(hash: Fields): StoredSecret[] {
   return secrets.sort((a, b) => a.createdAt - b.createdAt);
 }
 
-/** One line of text from an operator, safe for a log, a table and a terminal. Its length is in Unicode code points. */
+/**
+ * One line of text from an operator, safe for a log, a table and a terminal: it has a visible character and none that
+ * controls a terminal or the direction of text. Its length is in Unicode code points.
+ */
 export const line = (maxCharacters: number) =>
   z
     .string({ error: must('be a string') })
-    .regex(/^\P{Cc}+$/u, 'must not be empty or contain control characters')
+    .regex(/^(?=.*\S)[^\p{Cc}\u202a-\u202e\u2066-\u2069]+$/u, 'must not be empty or contain control characters')
     .max(maxCharacters, `must have at most ${maxCharacters} characters`)
     .refine((text) => text.isWellFormed(), 'must be well-formed Unicode');
 

@@ -83,6 +83,9 @@ const ROWS: readonly Row[] = [
     [{ name: 'a' }, 'role is required'],
     [{ name: '', role: 'viewer' }, 'name must not be empty'],
     [{ name: 'a\u001b[2J', role: 'viewer' }, 'name must not be empty or contain control characters'],
+    [{ name: ' \u00a0', role: 'viewer' }, 'name must not be empty or contain control characters'],
+    // This character would reverse the text that follows, for example in a table of names.
+    [{ name: 'a\u202eb', role: 'viewer' }, 'name must not be empty or contain control characters'],
     [{ name: 'a', role: 'viewer', digest: 'x' }, '"digest" is not known'],
   ),
   ...bodies(

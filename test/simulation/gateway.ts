@@ -54,7 +54,7 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}) {
   const planCache = new PlanCache(new Plans(backend.storage), logger, plans);
   let isOpen = true;
   const load = async () => {
-    if (isOpen && !(await backend.loadScript())) setTimeout(load, LOAD_AGAIN_MS);
+    if (isOpen && (await backend.loadScript()) !== undefined) setTimeout(load, LOAD_AGAIN_MS);
   };
   void planCache.start().then(load);
   const announce: Announce = async (changed) => actOn(changed, clients, planCache);

@@ -43,11 +43,11 @@ export function loadOnConnect(redis: Redis): void {
   redis.on('ready', () => void send(redis, 'eval', TEXT, 0, ['', '']).catch(() => undefined));
 }
 
-/** @returns whether the script is loaded and may be run */
-export const loadScript = (redis: RedisConnection): Promise<boolean> =>
+/** Runs the script without keys. @returns the fault if it cannot be run; undefined once it is loaded */
+export const loadScript = (redis: RedisConnection): Promise<Error | undefined> =>
   runDecide(redis, 0, ['', '']).then(
-    () => true,
-    () => false,
+    () => undefined,
+    (fault: Error) => fault,
   );
 
 const send = (redis: RedisConnection, name: string, script: string, keyCount: number, parameters: string[]) =>
