@@ -19,8 +19,8 @@ import {
 
 interface OutageOptions {
   readonly logger: Logger;
-  /** The Redis node that makes the decisions for a key; empty if there is only one. Nodes can fail independently. */
-  readonly nodeOf: (credential: Credential) => string;
+  /** Finds the Redis node that makes the decisions for a key; undefined if there is only one. Nodes can fail independently. */
+  readonly nodeOf: ((credential: Credential) => string) | undefined;
   /** Called for a request that was admitted locally, but may have been charged by the store as well. */
   readonly onUnknown: () => void;
   /**
@@ -44,7 +44,7 @@ export function surviveOutages(
   const contacts = new Map<string, Contact>();
 
   function contactFor(credential: Credential): Contact {
-    const node = nodeOf(credential);
+    const node = nodeOf?.(credential) ?? '';
     let contact = contacts.get(node);
     if (contact === undefined) {
       contact = new Contact(shared, node, logger);

@@ -39,6 +39,9 @@ export class PlanCache {
   #hasBegun = false;
   #alarmed = '';
   #taken = 0;
+  /** The text of the last table that was adopted, and the table in force since then. Most reads find the same text. */
+  #textTaken = '';
+  #tableTaken: PlanTable | undefined;
   #reading: Promise<void> = Promise.resolve();
   readonly #stopped = new AbortController();
   readonly #store: Plans;
@@ -139,6 +142,8 @@ export class PlanCache {
   /** Adopts a table that was just read or written. A read that began earlier is ignored: it may be outdated. */
   take(stored: StoredPlans): void {
     this.#taken += 1;
+    const text = JSON.stringify(stored);
+    if (text === this.#textTaken && this.isReadable && this.table === this.#tableTaken) return;
     const { table, rejected } = readPlans(stored, this.table);
     // A missing or bad value in the first table has no last good value: built-in values do not count.
     const isUsable = this.ifKnown !== undefined || isWhole(stored);
@@ -150,6 +155,8 @@ export class PlanCache {
     this.#adopt(table);
     this.stored = stored;
     this.version = versionOf(stored);
+    this.#textTaken = text;
+    this.#tableTaken = this.table;
   }
 
   #adopt(table: PlanTable): void {

@@ -47,7 +47,7 @@ export function redisBackend(
   const debts = new Debts(clients, shared);
   const limiter = surviveOutages(shared, locals, {
     logger,
-    nodeOf: ({ id }) => (isCluster(redis) ? nodeOf(redis, id) : ''),
+    nodeOf: isCluster(redis) ? ({ id }) => nodeOf(redis, id) : undefined,
     onUnknown: debts.noteUnknown,
     onLate: (...late) => clients.noteLate(...late),
   });
