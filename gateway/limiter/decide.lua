@@ -356,14 +356,15 @@ local function decide(key, digest, count, wanted, address, charge)
     refill(minute_sign, minute_left, minute_decimals, minute_then, minute_limit, MINUTE, elapsed)
   local day_tokens, day_fraction = refill(day_sign, day_left, day_decimals, day_then, day_limit, DAY, elapsed)
 
-  -- A ban set by a decision moves back with the clock, and a plan in shadow mode ignores it. Neither is true of an
-  -- operator's ban.
+  -- In place of an end that is not a time, the one that an operator or a decision has set stays in force.
   local ban = read_time(banned_until)
   if not ban and banned_until and banned_until ~= '' then
     local copies = call('HMGET', key, 'ban_reason_until', 'ban_decided')
     ban, rejected = max(read_time(copies[1]) or 0, read_time(copies[2]) or 0), rejected .. ' banned_until'
   end
   banned_until = ban or 0
+  -- A ban set by a decision moves back with the clock, and a plan in shadow mode ignores it. Neither is true of an
+  -- operator's ban.
   local is_decided, is_ignored = false, false
   if banned_until > 0 and (shift > 0 or banned_until > now) then
     if (read_time(call('HGET', key, 'ban_reason_until')) or 0) == banned_until then

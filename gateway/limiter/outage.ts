@@ -19,7 +19,7 @@ import {
 
 interface OutageOptions {
   readonly logger: Logger;
-  /** Finds the Redis node that makes the decisions for a key; undefined if there is only one. Nodes can fail independently. */
+  /** Finds the Redis node that decides for a key; undefined if there is only one. Nodes can fail independently. */
   readonly nodeOf: ((credential: Credential) => string) | undefined;
   /** Called for a request that was admitted locally, but may have been charged by the store as well. */
   readonly onUnknown: () => void;

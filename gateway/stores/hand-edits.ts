@@ -13,10 +13,10 @@ import {
   recordFields,
   withKept,
 } from './key-hash.ts';
-import { readBan } from './key-state.ts';
+import { bansSet, readBan } from './key-state.ts';
 import type { PlanCache } from './plan-cache.ts';
 import type { Plans } from './plans.ts';
-import { type FieldChanges, type Fields, type KeyCursor, readTime, type Storage } from './storage.ts';
+import type { FieldChanges, Fields, KeyCursor, Storage } from './storage.ts';
 
 const AT_ONCE = 50;
 
@@ -202,7 +202,7 @@ function adoption(hash: Fields, shown: readonly FieldChange[]): Edit {
 
 function banEdit(hash: Fields, now: number): Edit | undefined {
   const { until } = readBan(hash);
-  const known = [hash.ban_reason_until, hash.ban_decided].map((text) => readTime(text) ?? 0);
+  const known = bansSet(hash);
   if (until > 0 && known.includes(until)) return undefined;
   if (until > now) {
     return {

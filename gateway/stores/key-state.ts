@@ -73,8 +73,12 @@ export function readBan(hash: Fields): { readonly until: number; readonly isReje
   const { banned_until: text = '' } = hash;
   const until = text === '' ? 0 : readTime(text);
   if (until !== undefined) return { until, isRejected: false };
-  return { until: Math.max(readTime(hash.ban_reason_until) ?? 0, readTime(hash.ban_decided) ?? 0), isRejected: true };
+  return { until: Math.max(...bansSet(hash)), isRejected: true };
 }
+
+/** The ends of the last bans that an operator and a decision have set; 0 for none. */
+export const bansSet = (hash: Fields): number[] =>
+  [hash.ban_reason_until, hash.ban_decided].map((text) => readTime(text) ?? 0);
 
 /** Reads the results of decisions as decide.lua does. */
 export function readState(hash: Fields): KeyState {

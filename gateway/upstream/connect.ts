@@ -2,7 +2,7 @@ import https from 'node:https';
 import net, { isIP, type Socket } from 'node:net';
 import tls from 'node:tls';
 import { http } from '../../shared/http/node-http.ts';
-import type { Connect, CoreAddress } from './core-addresses.ts';
+import { bare, type Connect, type CoreAddress } from './core-addresses.ts';
 import { CoreTooSlow, NotConnected } from './faults.ts';
 
 /** Connections to a core: for clients' requests, and to check whether it is ready. */
@@ -23,8 +23,7 @@ export function connectorTo(
   onRead: (length: number) => boolean,
 ): (callback: (...result: [Error, null] | [null, Socket]) => void) => void {
   const isSecure = url.protocol === 'https:';
-  // In a URL an IPv6 address is in brackets.
-  const host = url.hostname.replace(/^\[|\]$/g, '');
+  const host = bare(url.hostname);
   const port = Number(url.port || (isSecure ? 443 : 80));
   const { lookup, socketPath } = connect;
   const where = { host, port, onread: { buffer, callback: onRead }, ...(lookup && { lookup }) };

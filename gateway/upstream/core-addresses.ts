@@ -93,7 +93,7 @@ function withoutAddress({ text, protocol, host, port }: CoreName): CoreAddress {
 }
 
 /** In a URL an IPv6 address is in brackets. */
-const bare = (hostname: string): string => hostname.replace(/^\[|\]$/g, '');
+export const bare = (hostname: string): string => hostname.replace(/^\[|\]$/g, '');
 
 const pathOf = (text: string): string => text.slice('unix:'.length);
 

@@ -289,8 +289,8 @@ export class Wire {
     const { pending, body } = streamed;
     const parts: Buffer[] = [];
     // Over TLS, Node passes on whatever it has decrypted, even after a pause, and reuses the buffer for it.
-    const keep = this.#url.protocol === 'https:' ? (part: Buffer) => Buffer.from(part) : (part: Buffer) => part;
-    streamed.hasStrayBytes = body.read(bytes, from, (part) => parts.push(keep(part))) < bytes.length;
+    const kept = this.#url.protocol === 'https:' ? Buffer.from(bytes) : bytes;
+    streamed.hasStrayBytes = body.read(kept, from, (part) => parts.push(part)) < bytes.length;
     if (parts.length > 0 || body.isComplete) pending.piece(parts, body.isComplete);
     else this.goOn();
   }

@@ -110,7 +110,7 @@ export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
   }
 }
 
-const OUT_OF_MEMORY = /^-?OOM /;
+const OUT_OF_MEMORY = /^OOM /;
 
 export const isOutOfMemory = ({ message }: Error): boolean => OUT_OF_MEMORY.test(message);
 

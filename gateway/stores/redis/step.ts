@@ -74,21 +74,20 @@ export const newId = (): string => randomBytes(12).toString('base64url');
  */
 export async function take(redis: RedisConnection, step: Step) {
   const call = callOf(redis, step, await latestFor(redis, step));
-  let isFull = false;
+  let script = TEXT;
   const send = async (again: '' | '1'): Promise<Reply> => {
-    if (isFull) return await call(URGENT, again);
     try {
-      return await call(TEXT, again);
+      return await call(script, again);
     } catch (fault) {
       // The memory limit does not stop an urgent step, but it does stop decisions.
       if (step.isUrgent !== true || !isOutOfMemory(fault as Error)) throw fault;
-      isFull = true;
-      return await call(URGENT, again);
+      script = URGENT;
+      return await call(script, again);
     }
   };
   const outcomeOf = ([outcome, lost]: Reply) => {
     if (outcome < 0) throw new NotMade('Redis did not answer in time.');
-    return { isMade: outcome === 1, lost, wasFull: isFull };
+    return { isMade: outcome === 1, lost, wasFull: script === URGENT };
   };
   try {
     return outcomeOf(await send(''));
