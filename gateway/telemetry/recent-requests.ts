@@ -136,7 +136,7 @@ export class RecentRequests {
     slot.outcome = seen.outcome;
     slot.status = seen.status;
     slot.code = error?.code ?? seen.coreCode;
-    slot.fault = error === undefined ? undefined : faultOf(error);
+    slot.fault = error === undefined ? seen.cutBecause : faultOf(error);
     slot.decidedAt = seen.decidedAt ?? 0;
     slot.sentAt = seen.sentAt ?? 0;
     slot.answeredAt = seen.answeredAt ?? 0;

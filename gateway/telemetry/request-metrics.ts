@@ -182,7 +182,9 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
     bytesFromCore: exchange.tunnel?.bytesFromCore,
     durationMs: roundedMs(exchange.endedAt - exchange.startedAt),
   };
+  const reason = exchange.cutBecause;
   if (line.rejectedOverrides !== undefined && line.status < 500) logger.error(line, 'request');
+  else if (reason !== undefined) logger.info({ ...line, reason }, 'request');
   else logRequest(logger, 'request', line, error);
 }
 

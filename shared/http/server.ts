@@ -87,9 +87,6 @@ export interface Listening extends ConnectionCaps {
 
 const DEFAULT_GRACE_MS = 10_000;
 
-/** Faults on connections whose client can no longer read a response. */
-const LOST: readonly string[] = ['ECONNRESET', 'EPIPE'];
-
 /**
  * Opens an HTTP/1.1 server, over TLS if there is a certificate.
  * @throws the system's error, for instance EADDRINUSE, with the `setting`, if the address is not available
@@ -132,7 +129,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
       bare.destroySoon = () => bare.end();
       bare.setTimeout(limits.keepAliveMs, () => bare.destroy());
       onRequest(request, lastResponse(request, bare));
-    } else if (connection === undefined || LOST.includes(fault.code ?? '')) socket.destroy();
+    } else if (connection === undefined || socket.destroyed) socket.destroy();
     else connection.fail(fault);
   });
   server.listen(port, host);
@@ -251,7 +248,14 @@ export const LONGEST_USE_MS = DEFAULT_LIMITS.keepAliveMs + 1_500 + DEFAULT_LIMIT
 export type ConnectionLimit = 'total' | 'address';
 
 /** Why a connection was cut: its client was too slow for one response, or had the most unread bytes. */
-type CutFor = 'slow_reader' | 'unread_answers';
+const CUT_FOR = {
+  slow_reader: 'The connection was cut because the client was too slow to read the response.',
+  unread_answers: 'The connection was cut because its unread responses and unfinished requests took too much memory.',
+};
+type CutFor = keyof typeof CUT_FOR;
+
+/** The error of a response (`errored`) whose connection was cut because the client did not read. */
+export class NotRead extends Error {}
 
 interface ConnectionCaps {
   /**
@@ -364,9 +368,11 @@ class Connections {
   }
 
   #cut(socket: Socket, reason: CutFor): void {
+    const answer = this.all.get(socket)?.answers[0];
     // In HTTP/1.0 the end of the connection would be the end of the response.
-    if (this.all.get(socket)?.answers[0]?.req.httpVersion === '1.0') reset(socket);
-    else socket.destroy();
+    if (answer?.req.httpVersion === '1.0') reset(socket);
+    answer?.destroy(new NotRead(CUT_FOR[reason]));
+    socket.destroy();
     this.#caps.onCut?.(reason);
   }
 }

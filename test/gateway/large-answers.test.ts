@@ -16,7 +16,7 @@ import { serveHttp } from '../support/http-server.ts';
 import { eventuallyScraped } from '../support/metrics.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { answerBySeed, bytesOf } from '../support/seeded-core.ts';
-import { type Stack, UNLIMITED } from '../support/stack.ts';
+import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 
 /**
@@ -229,14 +229,12 @@ function* pieces(): Generator<Buffer> {
 }
 
 /** Returns a paused client connection that has requested the huge response. */
-async function askForHuge(): Promise<Socket> {
-  const { socket } = await connectRaw(huge.stack.gateway);
+async function askForHuge(stack = huge.stack, key = huge.key): Promise<Socket> {
+  const { socket } = await connectRaw(stack.gateway);
   socket.allowHalfOpen = false;
   // Without the listener of connectRaw, the response is not collected in memory.
   socket.removeAllListeners('data').pause();
-  socket.write(
-    `GET /v1/pets?huge HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${huge.key}\r\nConnection: close\r\n\r\n`,
-  );
+  socket.write(`GET /v1/pets?huge HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nConnection: close\r\n\r\n`);
   return socket;
 }
 
@@ -258,6 +256,18 @@ test('a response that its client does not read waits in the core and arrives com
   const received = await bytesUntilEnd(socket);
   expect(received).toBeGreaterThan(HUGE);
   expect(received).toBeLessThan(HUGE + 2_000);
+});
+
+test('the log and the list of requests say that a client was cut because it did not read', async () => {
+  const stack = await startStack({ CORE_URL: sending }, { answerMs: 500, checkEveryMs: 100 });
+  const socket = await askForHuge(stack, await stack.issueKey(UNLIMITED));
+  const reason = 'The connection was cut because the client was too slow to read the response.';
+  const isOurs = ({ msg, status }: { msg?: unknown; status?: unknown }) => msg === 'request' && status === 499;
+  await expect.poll(() => stack.log.find(isOurs)).toMatchObject({ level: 30, reason });
+  const { requests } = (await stack.admin('GET', '/requests?status=499')).json as { requests: unknown[] };
+  const advice = 'Make the client read faster, or request smaller pages (limit).';
+  expect(requests).toEqual([expect.objectContaining({ status: 499, reason, advice })]);
+  socket.destroy();
 });
 
 const LARGE = Buffer.alloc(MEGABYTE, 'x');

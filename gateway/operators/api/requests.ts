@@ -208,6 +208,7 @@ const LEFT = 499;
 function whyOf(report: RequestReport, isBanOver: boolean): Why {
   const { status = 0, code = '', outcome, decision, fault, times, address } = report;
   if (status === LEFT) {
+    if (fault !== undefined) return [fault, 'Make the client read faster, or request smaller pages (limit).'];
     const reason = 'The client closed its connection before the response was complete.';
     if (times.core === undefined) return [reason, "Compare the duration of the request with the client's timeout."];
     const took = `The core took ${Math.round(times.core)} ms to respond.`;
