@@ -8,6 +8,9 @@ export class CoreTooSlow extends Error {
   }
 }
 
+/** OpenSSL's code for anything that is not TLS, for example an HTTP response. */
+const NO_TLS = 'ERR_SSL_WRONG_VERSION_NUMBER';
+
 /** No connection was made, so nothing was sent. Another core may then get the request, even a write. */
 export class NotConnected extends Error {
   readonly isTooSlow: boolean;
@@ -15,7 +18,7 @@ export class NotConnected extends Error {
   /** @param fault what the system, OpenSSL or the time limit reported */
   constructor(fault: NodeJS.ErrnoException) {
     // OpenSSL's messages end with a line feed, and those of several attempts have no text.
-    super(fault.message.trim() || fault.code || fault.name);
+    super(fault.code === NO_TLS ? 'The core does not speak TLS.' : fault.message.trim() || fault.code || fault.name);
     this.isTooSlow = fault instanceof CoreTooSlow;
   }
 }

@@ -10,6 +10,7 @@ import { type Authority, createAuthority, expire, trusted } from '../support/cer
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore, withIdOf } from '../support/faulty-core.ts';
 import { send, sendBytes } from '../support/http.ts';
+import { serveHttp } from '../support/http-server.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
@@ -214,4 +215,12 @@ test('a request, even a write, goes to another core if the TLS handshake with th
   // The probes have not yet noticed the wrong certificate.
   const answers = await Promise.all([1, 2, 3, 4].flatMap(() => [list(), add()]));
   expect(answers.map(({ status }) => status)).toEqual([1, 2, 3, 4].flatMap(() => [200, 201]));
+});
+
+test('the reason is clear if CORE_URL begins with https, but the core does not speak TLS', async () => {
+  const core = await serveHttp((_request, response) => void response.end('[]'));
+  const { stack, get: list } = await stackBefore(core.replace('http:', 'https:'));
+  expect((await list()).status).toBe(502);
+  const reason = 'The core does not speak TLS.';
+  await expect.poll(() => stack.log.find(({ status }) => status === 502)).toMatchObject({ reason });
 });
