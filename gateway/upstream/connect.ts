@@ -59,7 +59,7 @@ const PROBE_AGENT = 'animal-store-gateway-health';
 /**
  * The status of the response to a GET on a separate connection. On a busy one, a probe would measure the gateway.
  * @returns undefined if none arrives in time
- * @throws the fault of the connection
+ * @throws {NotConnected}
  */
 export function statusOf(
   { url, connect }: CoreAddress,
@@ -71,7 +71,7 @@ export function statusOf(
   const { request } = url.startsWith('https:') ? https : http;
   const headers = { 'user-agent': PROBE_AGENT, ...given };
   const asked = request(`${url}${path}`, { ...connect, headers, agent: false }, (answer) => {
-    answer.once('error', reject);
+    answer.once('error', (fault) => reject(new NotConnected(fault)));
     answer.once('end', () => resolve(answer.statusCode));
     answer.resume();
   });
@@ -79,11 +79,11 @@ export function statusOf(
     resolve(undefined);
     asked.destroy();
   }, withinMs).unref();
-  asked.once('error', reject);
+  asked.once('error', (fault: Error) => reject(new NotConnected(fault)));
   asked.once('close', () => {
     clearTimeout(timer);
     // For example after a response with the status 101. After any other outcome, this has no effect.
-    reject(new Error('The connection was closed without a response.'));
+    reject(new NotConnected(new Error('The connection was closed without a response.')));
   });
   asked.end();
   return promise;

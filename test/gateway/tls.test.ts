@@ -223,4 +223,6 @@ test('the reason is clear if CORE_URL begins with https, but the core does not s
   expect((await list()).status).toBe(502);
   const reason = 'The core does not speak TLS.';
   await expect.poll(() => stack.log.find(({ status }) => status === 502)).toMatchObject({ reason });
+  const { findings } = (await stack.admin('GET', '/doctor')).json as { findings: unknown[] };
+  expect(findings).toContainEqual(expect.objectContaining({ found: `cannot be reached: ${reason}` }));
 });
