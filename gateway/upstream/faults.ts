@@ -8,8 +8,8 @@ export class CoreTooSlow extends Error {
   }
 }
 
-/** OpenSSL's code for anything that is not TLS, for example an HTTP response. */
-const NO_TLS = 'ERR_SSL_WRONG_VERSION_NUMBER';
+/** OpenSSL's words for anything that is not TLS, for example an HTTP response. */
+const NO_TLS = 'wrong version number';
 
 /** No connection was made, so nothing was sent. Another core may then get the request, even a write. */
 export class NotConnected extends Error {
@@ -18,7 +18,8 @@ export class NotConnected extends Error {
   /** @param fault what the system, OpenSSL or the time limit reported */
   constructor(fault: NodeJS.ErrnoException) {
     // OpenSSL's messages end with a line feed, and those of several attempts have no text.
-    super(fault.code === NO_TLS ? 'The core does not speak TLS.' : fault.message.trim() || fault.code || fault.name);
+    const message = fault.message.includes(NO_TLS) ? 'The core does not speak TLS.' : fault.message.trim();
+    super(message || fault.code || fault.name);
     this.isTooSlow = fault instanceof CoreTooSlow;
   }
 }
