@@ -6,7 +6,7 @@ import { startLoad } from '../support/paced-load.ts';
 import { type Decided, withModes } from '../support/redis-fault.ts';
 import { MASTER_NAME, startSentinels, type Watched } from '../support/redis-sentinel.ts';
 import { replicated } from '../support/replicated.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 
 const KILLS = thoroughly(10, 4);
@@ -160,4 +160,62 @@ test('a gateway starts without its sentinels and finds the primary once they run
   for (const sentinel of watched.sentinels) sentinel.child.kill('SIGCONT');
   await expect.poll(async () => (await stack.admin('GET', '/keys')).status, { timeout: 10_000 }).toBe(200);
   expect(JSON.stringify(stack.log)).not.toContain('of-the-sentinels');
+});
+
+const FROZEN_MS = 5_000;
+
+async function planned({ sentinels }: Watched): Promise<void> {
+  await sentinels[0]?.redis.call('SENTINEL', 'FAILOVER', MASTER_NAME);
+}
+
+async function afterFreeze(watched: Watched): Promise<void> {
+  const { server } = await watched.primary();
+  server.pause();
+  await sleep(FROZEN_MS);
+  server.resume();
+}
+
+test.for([
+  ['a planned failover', planned],
+  ['a failover after a freeze of the primary', afterFreeze],
+] as const)('no acknowledged change is lost in %s, though the old primary still runs', async ([, failOverNow]) => {
+  const watched = await startSentinels({ isHasty: false });
+  const settings = { REDIS_MODE: 'sentinel', REDIS_URL: watched.urls, REDIS_MASTER_NAME: MASTER_NAME };
+  const stacks = [await startStack(settings), await startStack(settings)];
+  /** Sends a request to each gateway. @returns the statuses */
+  const ask = async (key: string) => {
+    const answers = stacks.map(({ gateway }) => send(`${gateway}/v1/store/orders`, { key }));
+    return (await Promise.all(answers)).map(({ status }) => status);
+  };
+  const [created, revoked, served]: string[][] = [[], [], []];
+  let isOver = false;
+  const operate = async ({ admin }: Stack) => {
+    for (let count = 0; !isOver; count++) {
+      const { status, json } = await admin('POST', '/keys', { name: 'test', ...UNLIMITED });
+      await sleep(50);
+      if (status !== 201) continue;
+      const { id, key } = json as { id: string; key: string };
+      if (count % 2 === 0) created?.push(id);
+      else {
+        await ask(key);
+        if ((await admin('DELETE', `/keys/${id}`)).status !== 204) continue;
+        revoked?.push(id);
+        if ((await ask(key)).includes(200)) served?.push(id);
+      }
+    }
+  };
+  const operators = stacks.map(operate);
+  const before = await watched.primary();
+  await sleep(1_000);
+  await failOverNow(watched);
+  await expect.poll(() => before.redis.info('replication'), { timeout: 60_000 }).toContain('role:slave');
+  await sleep(1_000);
+  isOver = true;
+  await Promise.all(operators);
+  const { redis } = await watched.primary();
+  const exist = (ids: readonly string[] = []) => Promise.all(ids.map((id) => redis.exists(`gateway:key:{${id}}`)));
+  expect(created?.length).toBeGreaterThan(20);
+  expect(new Set(await exist(created))).toEqual(new Set([1]));
+  expect(new Set(await exist(revoked))).toEqual(new Set([0]));
+  expect(served).toEqual([]);
 });

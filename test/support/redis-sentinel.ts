@@ -17,12 +17,18 @@ export type SentinelNode = Awaited<ReturnType<typeof startNode>>;
 /** A primary, two replicas, and three sentinels that watch them. */
 export type Watched = Awaited<ReturnType<typeof startSentinels>>;
 
-/** @param password for the sentinels */
-export async function startSentinels({ password = '' } = {}) {
+/**
+ * @param password for the sentinels
+ * @param isHasty whether they check the nodes often. By default, a sentinel checks only every few seconds, and makes an
+ *   old primary a replica only ten seconds after another was promoted
+ */
+export async function startSentinels({ password = '', isHasty = true } = {}) {
   const first = await startNode({});
   const nodes = [first, await startNode(replicaOf(first)), await startNode(replicaOf(first))];
   await Promise.all(nodes.slice(1).map(follows));
-  const sentinels = await Promise.all(Array.from({ length: SENTINELS }, () => startSentinel(first.port, password)));
+  const sentinels = await Promise.all(
+    Array.from({ length: SENTINELS }, () => startSentinel(first.port, password, isHasty)),
+  );
   await Promise.all(sentinels.map(({ redis }) => knowsAll(redis)));
 
   /** The primary, as the sentinels see it. */
@@ -80,8 +86,7 @@ async function follows({ redis }: SentinelNode): Promise<void> {
   while (!(await redis.info('replication')).includes('master_link_status:up')) await sleep(25);
 }
 
-/** Starts a sentinel that checks the nodes often. By default, a sentinel checks only every few seconds. */
-async function startSentinel(primaryPort: number, password: string) {
+async function startSentinel(primaryPort: number, password: string, isHasty: boolean) {
   const port = await freePort();
   const directory = await temporaryFolder();
   const configuration = `${directory}/sentinel.conf`;
@@ -100,6 +105,7 @@ async function startSentinel(primaryPort: number, password: string) {
   const started = startProcess('redis-server', [configuration, '--sentinel'], {}, { stdio: 'ignore' });
   const url = `redis://127.0.0.1:${port}`;
   const redis = connectionTo(url, { password, ...RETRYING });
+  if (!isHasty) return { ...started, url, redis, configuration };
   const periods = ['info-period', 200, 'publish-period', 200, 'ask-period', 200, 'min-link-reconnect-period', 200];
   await redis.call('SENTINEL', 'DEBUG', ...periods);
   return { ...started, url, redis, configuration };

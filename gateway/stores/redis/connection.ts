@@ -81,6 +81,7 @@ export async function connectRedis(target: RedisTarget, logger: Logger): Promise
     ...(isWatched ? { ...watchedBy(servers, target, common.tls), sentinelRetryStrategy: retryStrategy } : servers[0]),
   });
   endWhenSilent(redis);
+  if (isWatched) endWhenDeposed(redis, servers, target, common.tls);
   loadOnConnect(redis);
   logOutages(redis, logger, () => logRefusedTls(servers, common.tls, logger));
   await Promise.race([redis.connect().catch(() => undefined), sleep(target.startMs, undefined, { ref: false })]);
@@ -115,6 +116,42 @@ const watchedBy = (
     ...(sentinelUsername !== undefined && { sentinelUsername }),
     ...(tls && { sentinelTLS: tls, enableTLSForSentinelMode: true }),
   }) satisfies RedisOptions;
+
+const WATCH_AGAIN_MS = 1_000;
+
+/**
+ * Closes the connection as soon as a sentinel announces another primary. The old one may still be running, and the
+ * sentinels make it a replica only ten seconds later: until then, it would acknowledge changes that are lost with it.
+ * The library's own `failoverDetector` prints the errors of its connections, and tries again after 60 s.
+ */
+function endWhenDeposed(
+  redis: Redis,
+  sentinels: Address[],
+  { masterName = '', sentinelUsername: username, credentials }: RedisTarget,
+  tls: ConnectionOptions | undefined,
+): void {
+  const current = () => ({ username, password: credentials().sentinelPassword });
+  for (const address of sentinels) {
+    const watch: Redis = new Redis({
+      ...address,
+      ...current(),
+      ...(tls && { tls, Connector: TlsConnector }),
+      connectTimeout: CONNECT_TIMEOUT_MS,
+      disableClientInfo: true,
+      enableReadyCheck: false,
+      retryStrategy: () => {
+        Object.assign(watch.options, current());
+        return WATCH_AGAIN_MS;
+      },
+    });
+    watch.on('error', () => undefined);
+    watch.on('message', (_channel, announced: string) => {
+      if (announced.startsWith(`${masterName} `)) redis.stream?.destroy(new Error('The primary was replaced.'));
+    });
+    watch.subscribe('+switch-master').catch(() => undefined);
+    redis.once('end', () => watch.disconnect());
+  }
+}
 
 /** ioredis reports every failed attempt. This logs only the beginning and the end of an outage. */
 function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknown): void {

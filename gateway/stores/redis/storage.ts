@@ -233,6 +233,20 @@ const CONFIRM_MS = 1_000;
 /** How often a node without replicas is checked for new ones. Until one is found, changes wait for no replica. */
 const LOOK_EVERY_MS = 1_000;
 const LOOK_AGAIN_MS = 50;
+/**
+ * A replica that has left may have been promoted, in which case this node is the primary no more. Sentinels announce it
+ * within this time, and the connection ends.
+ */
+const ANNOUNCED_WITHIN_MS = 3_000;
+
+interface Seen {
+  readonly at: number;
+  readonly count: number;
+  /** The replication id. A replica that takes over has another one. */
+  readonly id: string;
+  /** When a replica was found to have left. */
+  readonly leftAt: number;
+}
 
 /** Identifies a connection: WAIT covers only writes on the same connection. */
 type Socket = Node['stream'];
@@ -248,8 +262,7 @@ type NoteWrite = (name: string) => () => Promise<void>;
  * any replica.
  */
 export function replicasOf(redis: RedisConnection): NoteWrite {
-  /** How many replicas a node had, when, and its replication id. A replica that takes over has another id. */
-  const seen = new WeakMap<Node, { readonly at: number; readonly count: number; readonly id: string }>();
+  const seen = new WeakMap<Node, Seen>();
   const waits = new WeakMap<Socket, { running: Promise<unknown>; next: Promise<boolean> | undefined }>();
 
   function servingNode(name: string): Node | undefined {
@@ -261,14 +274,27 @@ export function replicasOf(redis: RedisConnection): NoteWrite {
   async function isSafe(node: Node, socket: Socket): Promise<boolean> {
     const last = seen.get(node);
     const isFresh = last !== undefined && performance.now() - last.at < LOOK_EVERY_MS;
-    if ((isFresh ? last : await look(node)).count === 0) return true;
-    return (await wait(node, socket)) || (await look(node)).count === 0;
+    const before = isFresh ? last : await look(node);
+    const isConfirmed = before.count > 0 && (await wait(node, socket));
+    const now = before.count > 0 ? await look(node) : before;
+    return (isConfirmed || now.count === 0) && (await isStillPrimary(node, socket, before));
+  }
+
+  /** Waits if a replica has left. */
+  async function isStillPrimary(node: Node, socket: Socket, before: Seen): Promise<boolean> {
+    let last = seen.get(node) ?? before;
+    for (let ms = untilAnnounced(last); ms > 0; ms = untilAnnounced(last)) {
+      await sleep(ms);
+      last = await look(node);
+    }
+    return last.id === before.id && node.stream === socket;
   }
 
   /** After the connection was lost: whether this is still the same node, and still without a replica. */
   async function isStillAlone(node: Node): Promise<boolean> {
     const before = seen.get(node);
-    for (let waited = 0; before?.count === 0 && waited < CONFIRM_MS; waited += LOOK_AGAIN_MS) {
+    if (before === undefined || untilAnnounced(before) > 0) return false;
+    for (let waited = 0; before.count === 0 && waited < CONFIRM_MS; waited += LOOK_AGAIN_MS) {
       const now = await look(node).catch(() => undefined);
       if (now !== undefined) return now.count === 0 && now.id === before.id;
       await sleep(LOOK_AGAIN_MS);
@@ -280,7 +306,9 @@ export function replicasOf(redis: RedisConnection): NoteWrite {
   async function look(node: Node) {
     const replication = fieldsOf(await node.info('replication'));
     const { master_replid: id = '' } = replication;
-    const found = { at: performance.now(), count: followersIn(replication), id };
+    const [at, count, before] = [performance.now(), followersIn(replication), seen.get(node)];
+    const hasLeft = before?.id === id && count < before.count;
+    const found = { at, count, id, leftAt: hasLeft ? at : (before?.leftAt ?? Number.NEGATIVE_INFINITY) };
     seen.set(node, found);
     return found;
   }
@@ -298,6 +326,8 @@ export function replicasOf(redis: RedisConnection): NoteWrite {
     });
     return own.next;
   }
+
+  const untilAnnounced = ({ leftAt }: Seen): number => leftAt + ANNOUNCED_WITHIN_MS - performance.now();
 
   return (name) => {
     const node = servingNode(name);
