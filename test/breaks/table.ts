@@ -57,6 +57,18 @@ export const BREAKS: readonly Break[] = [
   row('gateway/upstream/wire.ts', 'gateway/large-answers', '? Buffer.from(bytes) : bytes', '? bytes : bytes'),
   row('gateway/upstream/connect.ts', 'gateway/tls.test', 'new NotConnected(fault), null', 'fault, null'),
   row('gateway/stores/key-state.ts', 'operators/edited-by-hand', 'Math.max(...bansSet(hash))', '0'),
+  row(
+    'gateway/stores/redis/connection.ts',
+    'faults/sentinel',
+    'if (isWatched) endWhenDeposed',
+    'if (!isWatched) endWhenDeposed',
+  ),
+  row(
+    'gateway/stores/redis/storage.ts',
+    'faults/sentinel',
+    'const hasLeft = before?.id === id',
+    'const hasLeft = before?.id !== id',
+  ),
   row('gateway/stores/redis/storage.ts', 'gateway/confirmed-changes', '&& mayBeAlone) await', '&& !mayBeAlone) await'),
   row('gateway/stores/redis/step.ts', 'gateway/confirmed-changes', 'wasFull: script === URGENT', 'wasFull: false'),
   row('gateway/stores/redis/peers.ts', 'operators/redis-away', 'isRefused || hungMs > HUNG_MS', 'isRefused'),

@@ -159,6 +159,10 @@ test('a gateway starts without its sentinels and finds the primary once they run
   expect((await stack.admin('GET', '/keys')).status).toBe(503);
   for (const sentinel of watched.sentinels) sentinel.child.kill('SIGCONT');
   await expect.poll(async () => (await stack.admin('GET', '/keys')).status, { timeout: 10_000 }).toBe(200);
+  watched.sentinels[0]?.child.kill('SIGKILL');
+  const sentinel = watched.sentinels[0]?.url.slice('redis://'.length);
+  const about = { sentinel, reason: expect.stringContaining('ECONNREFUSED') };
+  await expect.poll(() => stack.log.findLast(({ msg }) => msg === 'sentinel is unavailable')).toMatchObject(about);
   expect(JSON.stringify(stack.log)).not.toContain('of-the-sentinels');
 });
 

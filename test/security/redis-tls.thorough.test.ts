@@ -93,7 +93,9 @@ test('sentinels and primary are used over TLS', async () => {
     REDIS_URL: `rediss://${CREDENTIALS}@127.0.0.1:${sentinelPort}`,
     REDIS_MASTER_NAME: 'limits',
   };
-  await becomes200(await startStack({ ...settings, ...trusted }));
+  const stack = await startStack({ ...settings, ...trusted });
+  await becomes200(stack);
+  expect(stack.log.filter(({ msg }) => msg === 'sentinel is unavailable')).toEqual([]);
   const wrong = await startStack({ ...settings, REDIS_CA_FILE: stranger.caFile });
   expect(await askWithNewKey(wrong)).toBe(503);
   await reportsCertificate(wrong);

@@ -81,7 +81,7 @@ export async function connectRedis(target: RedisTarget, logger: Logger): Promise
     ...(isWatched ? { ...watchedBy(servers, target, common.tls), sentinelRetryStrategy: retryStrategy } : servers[0]),
   });
   endWhenSilent(redis);
-  if (isWatched) endWhenDeposed(redis, servers, target, common.tls);
+  if (isWatched) endWhenDeposed(redis, servers, target, common.tls, logger);
   loadOnConnect(redis);
   logOutages(redis, logger, () => logRefusedTls(servers, common.tls, logger));
   await Promise.race([redis.connect().catch(() => undefined), sleep(target.startMs, undefined, { ref: false })]);
@@ -129,26 +129,43 @@ function endWhenDeposed(
   sentinels: Address[],
   { masterName = '', sentinelUsername: username, credentials }: RedisTarget,
   tls: ConnectionOptions | undefined,
+  logger: Logger,
 ): void {
   const current = () => ({ username, password: credentials().sentinelPassword });
   for (const address of sentinels) {
     const watch: Redis = new Redis({
+      ...failFast(SENTINEL_TIMEOUT_MS),
       ...address,
       ...current(),
       ...(tls && { tls, Connector: TlsConnector }),
-      connectTimeout: CONNECT_TIMEOUT_MS,
-      disableClientInfo: true,
+      lazyConnect: false,
       enableReadyCheck: false,
+      autoResubscribe: false,
       retryStrategy: () => {
         Object.assign(watch.options, current());
         return WATCH_AGAIN_MS;
       },
     });
-    watch.on('error', () => undefined);
+    const about = { sentinel: `${address.host}:${address.port}` };
+    let isAway = false;
+    const noteAway = ({ message: reason }: Error) => {
+      if (!isAway) logger.error({ ...about, reason }, 'sentinel is unavailable');
+      isAway = true;
+    };
+    const noteBack = () => {
+      if (isAway) logger.info(about, 'sentinel is back');
+      isAway = false;
+    };
+    watch.on('error', noteAway);
+    watch.on('ready', () =>
+      watch.subscribe('+switch-master').then(noteBack, (fault) => {
+        noteAway(fault);
+        watch.disconnect(true);
+      }),
+    );
     watch.on('message', (_channel, announced: string) => {
       if (announced.startsWith(`${masterName} `)) redis.stream?.destroy(new Error('The primary was replaced.'));
     });
-    watch.subscribe('+switch-master').catch(() => undefined);
     redis.once('end', () => watch.disconnect());
   }
 }
