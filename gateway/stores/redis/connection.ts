@@ -164,7 +164,11 @@ function endWhenDeposed(
       }),
     );
     watch.on('message', (_channel, announced: string) => {
-      if (announced.startsWith(`${masterName} `)) redis.stream?.destroy(new Error('The primary was replaced.'));
+      const [name, , , host, port] = announced.split(' ');
+      const { remoteAddress, remotePort } = redis.stream ?? {};
+      // Another sentinel may have announced it first.
+      const isThere = remoteAddress === host && remotePort === Number(port);
+      if (name === masterName && !isThere) redis.stream?.destroy(new Error('The primary was replaced.'));
     });
     redis.once('end', () => watch.disconnect());
   }
