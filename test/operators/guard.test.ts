@@ -71,7 +71,7 @@ test('a page from another origin cannot read answers, and a preflight allows not
   }
 });
 
-test('after ten different wrong tokens within a minute, an address is blocked even if it sends the right one; probes are exempt', async () => {
+test('after ten different wrong tokens within a minute, an address is blocked even if it sends the right one; probes and named tokens in use are exempt', async () => {
   const other = await startStack();
   const ask = (key: string | undefined, path = '/plans', from = '127.0.0.2') =>
     send(other.adminUrl + path, { key, from });
@@ -82,6 +82,9 @@ test('after ten different wrong tokens within a minute, an address is blocked ev
   await other.admin('DELETE', `/tokens/${id}`);
   for (let at = 0; at < 12; at++) expect((await ask(revoked)).status).toBe(401);
   expect((await ask(TOKEN)).status).toBe(200);
+  const { token: named } = await tokenFor(other, 'viewer', 'ann');
+  const { token: unused } = await tokenFor(other, 'viewer', 'bob');
+  expect((await ask(named)).status).toBe(200);
   for (let at = 1; at < 10; at++) expect((await ask(`wrong-token-of-the-tests-${at}`)).status).toBe(401);
 
   const refused = await ask(TOKEN);
@@ -89,6 +92,8 @@ test('after ten different wrong tokens within a minute, an address is blocked ev
   expect(Number(refused.headers['retry-after'])).toBeGreaterThanOrEqual(1);
   expect(Number(refused.headers['retry-after'])).toBeLessThanOrEqual(6);
   expect((await ask(TOKEN, '/plans', '127.0.0.3')).status).toBe(200);
+  expect([(await ask(named)).status, (await ask(`${named.slice(0, -1)}-`)).status]).toEqual([200, 429]);
+  expect((await ask(unused)).status).toBe(429);
   expect((await ask(undefined, '/livez')).status).toBe(200);
 });
 

@@ -77,8 +77,8 @@ export class OperatorsAccess implements Access<Operator> {
     const shared = sharedToken();
     this.#refuseOtherSites(request);
     if (isOpen) return NOBODY;
-    this.#refuseGuesses(addressOf(request));
     const { authorization } = request.headers;
+    if (!this.#isRemembered(authorization)) this.#refuseGuesses(addressOf(request));
     const operator = await this.#holderOf(authorization, shared);
     if (operator === undefined) {
       if (authorization === undefined) throw noToken();
@@ -100,6 +100,16 @@ export class OperatorsAccess implements Access<Operator> {
       throw new HttpError('forbidden', 'This listener is bound to loopback and accepts only loopback host names.');
     if (!SAFE_METHODS.has(request.method ?? '') && !isSameOrigin(request))
       throw new HttpError('forbidden', 'Pages from other origins cannot change anything here.');
+  }
+
+  /**
+   * Whether this is a named token that was verified recently. Named tokens are random, so they cannot be guessed, and
+   * guesses from the same address need not keep their holders out.
+   */
+  #isRemembered(authorization: string | undefined): boolean {
+    const token = bearerToken(authorization) ?? '';
+    const remembered = this.#verified.peek(accessTokenId(token) ?? '');
+    return remembered !== undefined && hasDigest(token, remembered.digest);
   }
 
   /** Called before the token is checked, so that no response shows whether a guess is right. @throws {HttpError} 429 */
