@@ -82,9 +82,16 @@ interface CertificateWatch {
 export interface WatchedCertificate {
   /** When the certificate in use expires, in Unix seconds. */
   expiresAt(): number;
-  /** Whether the files are bad, in which case the last good ones are in use. */
-  isRejected(): boolean;
+  /** Why the files are bad, in which case the last good ones are in use; undefined if they are good. */
+  rejected(): string | undefined;
   stop(): void;
+}
+
+/** The watched files as a process that serves clients sees them. */
+export interface CertificateState {
+  /** When the certificate in use expires, in Unix seconds. */
+  readonly expiresAt: number;
+  readonly rejected: string | undefined;
 }
 
 /**
@@ -121,7 +128,7 @@ export function watchCertificate({ files, first, onRenewed, logger }: Certificat
   }
 
   function reject({ file, message }: CertificateFault): void {
-    const found = `${file}: ${message}`;
+    const found = `${files[file]} ${message}`;
     timesSeen = found === fault ? timesSeen + 1 : 1;
     fault = found;
     if (timesSeen === REJECTED_AFTER)
@@ -134,7 +141,7 @@ export function watchCertificate({ files, first, onRenewed, logger }: Certificat
   const stop = every(LOOK_EVERY_MS, look);
   return {
     expiresAt: () => expiresAt,
-    isRejected: () => timesSeen >= REJECTED_AFTER,
+    rejected: () => (timesSeen >= REJECTED_AFTER ? fault : undefined),
     stop,
   };
 }

@@ -10,7 +10,7 @@ import { FindingsSince, Health } from './operators/api/health.ts';
 import type { AboutGateway } from './operators/api/operation.ts';
 import { answerPeer, checkPeers, ofAllGateways } from './operators/api/requests.ts';
 import { ROUTES as ADMIN_ROUTES } from './operators/api/routes.ts';
-import { checkDecisions } from './operators/api/traffic.ts';
+import { checkCertificate, checkDecisions } from './operators/api/traffic.ts';
 import { pageRoutes } from './operators/pages.ts';
 import { keptToken, redactSecrets } from './operators/tokens.ts';
 import { clientAddress, countedAs, networkOf, TrustedProxies } from './pipeline/client-http.ts';
@@ -54,6 +54,7 @@ export async function serveOperators(
       const found = await backend.check();
       return [...found, ...checkDecisions(processes(), found)];
     },
+    certificate: () => checkCertificate(processes()),
     cores: () => checkCores(settings.CORE_URL, coreToken?.(), CORE_READ),
     workers: () => checkWorkers(workers?.()),
     'plan table': () => checkPlans(backend.planCache),

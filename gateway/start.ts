@@ -8,7 +8,7 @@ import {
 import { watchDescriptors } from '../shared/process/descriptors.ts';
 import { droppedLines, type Logger } from '../shared/process/logger.ts';
 import type { Metrics } from '../shared/process/metrics.ts';
-import { type CertificateFiles, readCertificate, watchCertificate } from './certificate.ts';
+import { type CertificateFiles, type CertificateState, readCertificate, watchCertificate } from './certificate.ts';
 import { coreTokenOf, type GatewaySettings } from './config.ts';
 import { systemClock } from './limiter/bucket.ts';
 import { AddressAllowance } from './limiter/newcomers.ts';
@@ -45,7 +45,7 @@ export async function serveClients(
   { notify, refusals }: ForClients,
   given: Partial<ServerLimits> = {},
   routes: readonly GatewayRoute[] = ROUTES,
-): Promise<RunningServer & { cores(): CoreState[] }> {
+): Promise<RunningServer & { cores(): CoreState[]; certificate(): CertificateState | undefined }> {
   const limits = { ...DEFAULT_LIMITS, ...given };
   const forwarder = new Forwarder(
     settings.CORE_URL,
@@ -119,6 +119,7 @@ export async function serveClients(
   return {
     url: server.url,
     cores: () => [...forwarder.cores.states(), ...forwarder.cores.draining()],
+    certificate: () => watchedFiles && { expiresAt: watchedFiles.expiresAt(), rejected: watchedFiles.rejected() },
     get stopping() {
       return server.stopping;
     },

@@ -103,6 +103,7 @@ export async function startWorker(
     banned: backend.banned.latest(),
     cores: server.cores(),
     redis: backend.redis(),
+    certificate: server.certificate(),
   });
   void backend.loaded.then(reportNow);
   // By default, node:cluster kills a worker at once when its primary is gone. With this flag, a worker that is serving

@@ -3,7 +3,7 @@ import type { Family, Series } from '../../shared/process/counts.ts';
 import type { Metrics } from '../../shared/process/metrics.ts';
 import { every } from '../../shared/process/repeat.ts';
 import { count, listOf, time } from '../../shared/schemas/answer-parts.ts';
-import type { WatchedCertificate } from '../certificate.ts';
+import type { CertificateState, WatchedCertificate } from '../certificate.ts';
 import type { Backend, RedisState } from '../stores/backend.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
 import type { CoreState } from '../upstream/core.ts';
@@ -73,7 +73,7 @@ export function exposeCertificate(metrics: Metrics, certificate: WatchedCertific
   metrics.gauge(
     'gateway_certificate_rejected',
     '1 while the certificate files are invalid and the last valid ones are in use.',
-    () => certificate && Number(certificate.isRejected()),
+    () => certificate && Number(certificate.rejected() !== undefined),
   );
 }
 
@@ -235,6 +235,8 @@ export interface ProcessState {
   readonly cores: readonly CoreState[];
   /** Undefined if the gateway is configured without Redis. */
   readonly redis: RedisState | undefined;
+  /** Undefined without TLS. */
+  readonly certificate: CertificateState | undefined;
 }
 
 const UPDATE_EVERY_MS = 500;

@@ -2,9 +2,11 @@ import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
+import { get } from '../support/operators.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { eventually, launchWorkers, replaced } from '../support/workers.ts';
@@ -41,6 +43,9 @@ test('a worker that starts while settings files are invalid uses their last vali
   await writeFile(file('token'), '');
   await rm(file('redis'));
   await writeFile(file('tls.crt'), 'garbage');
+  const found = `${file('tls.crt')} must hold certificates in PEM; the last good files stay in use`;
+  const findings = async () => (await get<DoctorAnswer>({ admin: workers.change }, '/doctor')).findings;
+  await eventually(findings).toContainEqual(expect.objectContaining({ about: 'certificate', status: 'fault', found }));
   await replaced(workers, (pid) => process.kill(pid, 'SIGKILL'));
   expect([await status(), lastToken()]).toEqual([200, second]);
 

@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { copyFile, mkdir, readFile, rename, symlink } from 'node:fs/promises';
 import https from 'node:https';
@@ -6,13 +7,15 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { expect, test } from 'vitest';
+import type { DoctorAnswer, TrafficAnswer } from '../../gateway/operators/api/answers.ts';
 import { type Authority, createAuthority, expire, trusted } from '../support/certificates.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore, withIdOf } from '../support/faulty-core.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
+import { get as read } from '../support/operators.ts';
 import { connectRaw } from '../support/raw-client.ts';
-import { startStack, temporaryFolder } from '../support/stack.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
@@ -140,7 +143,10 @@ test('a renewed certificate is used for new connections, while open ones continu
   );
 });
 
-test('invalid new files are logged once as an error, and the last valid ones stay in use', async () => {
+const aboutCertificate = async (stack: Stack) =>
+  (await read<DoctorAnswer>(stack, '/doctor')).findings.filter(({ about }) => about === 'certificate');
+
+test('invalid new files are logged once as an error and reported by the doctor, and the last valid ones stay in use', async () => {
   const next = await createAuthority();
   const { files, renew } = await mounted(authority);
   const stack = await startStack(settingsOf(files));
@@ -151,11 +157,33 @@ test('invalid new files are logged once as an error, and the last valid ones sta
     .poll(alarms)
     .toEqual([expect.objectContaining({ file: files.keyFile, reason: 'must be the key of the certificate' })]);
   expect(await isRefused(stack.gateway, { ca })).toBe(false);
+  const found = `${files.keyFile} must be the key of the certificate; the last good files stay in use`;
+  const advice = expect.stringContaining('A gateway that starts now exits with this error.');
+  const rejected = expect.objectContaining({ about: 'certificate', status: 'fault', found, advice });
+  expect(await aboutCertificate(stack)).toEqual([rejected, expect.objectContaining({ status: 'warning' })]);
+  expect((await read<TrafficAnswer>(stack, '/traffic')).findings).toContainEqual(rejected);
   await sleep(2_200);
   await renew(next);
   const nextCa = await readFile(next.caFile);
   await expect.poll(() => isRefused(stack.gateway, { ca: nextCa })).toBe(false);
   expect(alarms()).toHaveLength(1);
+  expect(await aboutCertificate(stack)).toEqual([expect.objectContaining({ status: 'warning' })]);
+});
+
+test.for([
+  [15, 'good', 'expires'],
+  [13, 'warning', 'expires'],
+  [-1, 'fault', 'expired'],
+] as const)('the doctor reports a certificate that expires in %i days: %s', async ([days, status, what]) => {
+  const files = await createAuthority(undefined, Math.max(days, 1));
+  if (days < 0) expire(files);
+  const stack = await startStack(settingsOf(files));
+  const end = new X509Certificate(await readFile(files.certFile)).validToDate.toISOString();
+  expect(await aboutCertificate(stack)).toEqual([expect.objectContaining({ status, found: `${what} on ${end}` })]);
+});
+
+test('without TLS, the doctor has nothing to report about a certificate', async () => {
+  expect(await aboutCertificate(await startStack())).toEqual([]);
 });
 
 test('an expired certificate does not replace one that is valid', async () => {

@@ -60,7 +60,7 @@ export async function startGateway(
     },
     banned: () => [backend.banned.latest()],
     isLocal: () => backend.nodesAway() > 0,
-    processes: () => [{ cores: clients.cores(), redis: backend.redis() }],
+    processes: () => [{ cores: clients.cores(), redis: backend.redis(), certificate: clients.certificate() }],
     async check() {
       if (clients.stopping) throw new HttpError('unavailable', 'The service is stopping.');
       if (!backend.isLoaded()) throw new HttpError('unavailable', 'The plans have not been read yet.');

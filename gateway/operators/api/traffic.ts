@@ -100,6 +100,30 @@ export function checkDecisions(processes: readonly ProcessState[], redis: readon
   return [fault('decisions', `are made without Redis; keys not seen before get 503. ${reason}`, advice)];
 }
 
+/** GatewayCertificateExpires is raised this long before the expiry. */
+const EXPIRES_SOON_SECONDS = 14 * 86_400;
+
+/** Reports when the certificate that clients see expires, and why its files are not used. Without TLS, finds nothing. */
+export function checkCertificate(processes: readonly ProcessState[]): CheckResult[] {
+  const about = 'certificate';
+  const seen = processes.flatMap(({ certificate }) => certificate ?? []);
+  if (seen.length === 0) return [];
+  const end = Math.min(...seen.map(({ expiresAt }) => expiresAt));
+  const left = end - Date.now() / 1_000;
+  const expiry = `${left > 0 ? 'expires' : 'expired'} on ${timeOf(end * 1_000)}`;
+  const [reason] = seen.flatMap(({ rejected }) => rejected ?? []);
+  const unlessRenewed = 'Replace the files of TLS_CERT_FILE and TLS_KEY_FILE. No restart is needed.';
+  const ofExpiry =
+    left <= 0
+      ? fault(about, expiry, unlessRenewed)
+      : left < EXPIRES_SOON_SECONDS
+        ? warning(about, expiry, unlessRenewed)
+        : good(about, expiry);
+  if (reason === undefined) return [ofExpiry];
+  const advice = 'Fix that file. A gateway that starts now exits with this error.';
+  return [fault(about, `${reason}; the last good files stay in use`, advice), ofExpiry];
+}
+
 function redisOf(processes: readonly ProcessState[], counted: readonly Family[], mode: RedisMode): RedisView {
   const seen = processes.flatMap(({ redis }) => redis ?? []);
   const lost = seen.filter(({ isConnected }) => !isConnected).map(({ since }) => since);
