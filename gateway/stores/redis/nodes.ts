@@ -48,16 +48,41 @@ const CLOCK_TOLERANCE_MS = 1_000;
 /** ioredis' error for a command without a reply. */
 const TIMED_OUT = 'Command timed out';
 
+const UNREACHABLE =
+  'Is it running, are REDIS_URL and its password correct, and does its user have the permissions of users.acl?';
+
 export async function checkRedis(redis: RedisConnection): Promise<CheckResult[]> {
+  if (!isCluster(redis)) return await checkNode(redis, 'redis');
+  const lost = await lostNodes(redis);
   const found = await Promise.all(nodesOf(redis).map(([name, node]) => checkNode(node, name)));
-  return [...(isCluster(redis) ? [checkSlots(redis.slots)] : []), ...found.flat()];
+  return [checkSlots(redis), ...lost.map((name) => fault(name, 'does not answer', UNREACHABLE)), ...found.flat()];
 }
 
-function checkSlots(slots: readonly (readonly string[] | undefined)[]): CheckResult {
-  const left = SLOTS - slots.filter((nodes) => nodes !== undefined && nodes.length > 0).length;
-  if (left === 0) return good('redis cluster', 'all slots are served');
+/**
+ * The primaries whose connections the library has closed for good. If there are any, the library first asks the cluster
+ * for its current nodes, because it does not notice by itself that a replica has taken over.
+ */
+async function lostNodes(redis: ClusterConnection): Promise<string[]> {
+  const lost = () => {
+    const known = new Set(nodesOf(redis).map(([name]) => name));
+    return [...new Set(redis.slots.flatMap(primaryIn))].filter((name) => !known.has(name));
+  };
+  if (lost().length > 0) await new Promise<unknown>((resolve) => redis.refreshSlotsCache(resolve));
+  return lost();
+}
+
+/** The name of the primary of a slot; none for a slot that no node serves. */
+const primaryIn = (nodes: readonly string[] = []): string[] => nodes.slice(0, 1).map((address) => `redis ${address}`);
+
+function checkSlots(redis: ClusterConnection): CheckResult {
+  const about = 'redis cluster';
+  const ready = new Set(nodesOf(redis).flatMap(([name, { status }]) => (status === 'ready' ? [name] : [])));
+  const primaries = redis.slots.flatMap(primaryIn);
+  const left = SLOTS - primaries.filter((name) => ready.has(name)).length;
+  if (left === 0) return good(about, 'all slots are served');
   const found = `${left} of ${SLOTS} slots are not served`;
-  return fault('redis cluster', found, 'Run redis-cli --cluster check, then redis-cli --cluster fix.');
+  if (primaries.length === SLOTS) return fault(about, found, 'Start the nodes that do not answer.');
+  return fault(about, found, 'Run redis-cli --cluster check, then redis-cli --cluster fix.');
 }
 
 async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
@@ -75,12 +100,11 @@ async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
       checkReplicas(`${about} replicas`, fields),
     ];
   } catch (thrown) {
-    const advice =
-      'Is it running, are REDIS_URL and its password correct, and does its user have the permissions of users.acl?';
     const { message } = thrown as Error;
     const cause = lastFaultOf(redis);
     if ([message, cause?.message].includes(TIMED_OUT) || cause?.code === 'ETIMEDOUT') return [silent(about)];
-    return [fault(about, `does not answer: ${cause?.message ?? refusalIn({ name: '', message }) ?? message}`, advice)];
+    const why = cause?.message ?? refusalIn({ name: '', message }) ?? message;
+    return [fault(about, `does not answer: ${why}`, UNREACHABLE)];
   }
 }
 
