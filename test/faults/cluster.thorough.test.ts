@@ -73,6 +73,20 @@ test.for(faults)(
   },
 );
 
+const LISTS = ['/keys', '/keys/find?text=test', '/bans', '/usage', '/backup'];
+
+test(`while a node is down, its name is in the errors of ${LISTS.join(', ')}`, async () => {
+  const { cluster, stack } = await setUp();
+  await keysByNode({ cluster, stack });
+  const lost = cluster.nodes[0] as ClusterNode;
+  await lost.server.stop();
+  const message = `Redis node 127.0.0.1:${lost.port} does not answer.`;
+  for (let round = 0; round < 5; round++) {
+    for (const path of LISTS) expect((await stack.admin('GET', path)).json).toMatchObject({ status: 503, message });
+    await sleep(200);
+  }
+});
+
 test('a replica that replaces a dead primary continues with its data', async () => {
   const { cluster, stack } = await setUp();
   const { served, unseen } = await keysByNode({ cluster, stack });

@@ -95,9 +95,10 @@ export class CallCounts {
 
 /**
  * Returns Redis' reply. If a command fails, the data counts as unavailable, even if Redis has replied.
+ * @param serverName returns what the reason calls the Redis that did not answer
  * @throws {StoreUnavailable} with a reason for operators
  */
-export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
+export async function orUnavailable<T>(answer: Promise<T>, serverName = () => 'Redis'): Promise<T> {
   try {
     return await answer;
   } catch (cause) {
@@ -105,7 +106,7 @@ export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
     const [record] = command?.args ?? [];
     if (message.startsWith('WRONGTYPE ') && record !== undefined)
       throw new OtherValue(`Redis failed: WRONGTYPE in ${record}`, notTheRecord(String(record)));
-    const why = refusalIn({ name: '', message }) ?? 'Redis does not answer.';
+    const why = refusalIn({ name: '', message }) ?? `${serverName()} does not answer.`;
     throw new StoreUnavailable(`Redis failed: ${message}`, why);
   }
 }

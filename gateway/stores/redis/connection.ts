@@ -298,6 +298,10 @@ export const isCluster = (redis: RedisConnection): redis is ClusterConnection =>
 /** The node of a key's id, or of another tag, if known. */
 export const nodeOf = (cluster: Cluster, tag: string): string => cluster.slots[slotOf(tag)]?.[0] ?? 'unknown';
 
+/** The name of the Redis that has a record, for operators: on a cluster, that of its node. */
+export const serverOf = (redis: RedisConnection, record: string) => (): string =>
+  isCluster(redis) ? `Redis node ${nodeOf(redis, record)}` : 'Redis';
+
 /**
  * Connections over TLS. The library handles only the first error of a socket. A socket that is closed while its
  * certificate is refused emits two, and the second would crash the process.

@@ -4,6 +4,7 @@ import { SECOND } from '../../limiter/bucket.ts';
 import { isKeyId } from '../../limiter/credential.ts';
 import { compareCursors, type KeyCursor, type KeyListQuery, readTime } from '../storage.ts';
 import { keyOf, orUnavailable, type RedisConnection } from './calls.ts';
+import { serverOf } from './connection.ts';
 import { type Node, nodesOf } from './nodes.ts';
 import { INDEX, REVOKED_INDEX, usageOf } from './step.ts';
 
@@ -22,7 +23,7 @@ export const placeOf = (id: string, createdAt: string | undefined): KeyCursor =>
  * from before it exists until nothing is left of it. A place can outlast its key; readers then find no record.
  */
 export function keyPlaces(redis: RedisConnection) {
-  const count = () => orUnavailable(redis.zcard(INDEX));
+  const count = () => orUnavailable(redis.zcard(INDEX), serverOf(redis, INDEX));
 
   /** Reads existing keys first: a key that is revoked in between then appears among the revoked ones. */
   async function list(query: KeyListQuery): Promise<KeyCursor[]> {
@@ -49,7 +50,7 @@ export function keyPlaces(redis: RedisConnection) {
       const order = newestFirst ? ['REV'] : [];
       // Different options match different overloads of zrange. The cast picks one overload for all of them.
       const options = [...range, ...order, 'WITHSCORES'] as unknown as [from: number, to: string, 'WITHSCORES'];
-      const flat = await orUnavailable(redis.zrange(set, ...options));
+      const flat = await orUnavailable(redis.zrange(set, ...options), serverOf(redis, set));
       const cursors = pairsOf(flat).map(([id, score]): KeyCursor => ({ id, createdAt: scoreOf(score) }));
       // An entry that is not a key id was added by hand. It is removed, because it would shift all pages after it.
       const foreign = cursors.map(({ id }) => id).filter((id) => !isKeyId(id));

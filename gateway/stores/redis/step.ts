@@ -18,7 +18,7 @@ import {
   Unknown,
 } from '../storage.ts';
 import { isOutOfMemory, keyOf, orUnavailable, type RedisConnection, refusalIn } from './calls.ts';
-import { isCluster, nodeOf } from './connection.ts';
+import { isCluster, nodeOf, serverOf } from './connection.ts';
 
 /**
  * Applies one step in Redis: runs change.lua, and finds out what happened if its reply was lost. Redis keeps a mark of
@@ -135,7 +135,10 @@ async function clockOf(redis: RedisConnection, key: string): Promise<number> {
     return inMicroseconds((await redis.eval(CLOCK, 1, key)) as [string, string]);
   } catch (fault) {
     const { message } = fault as Error;
-    throw new NotMade(refusalIn(fault as Error) ?? 'Redis does not answer.', `Redis failed: ${message}`);
+    throw new NotMade(
+      refusalIn(fault as Error) ?? `${serverOf(redis, key)()} does not answer.`,
+      `Redis failed: ${message}`,
+    );
   }
 }
 

@@ -19,7 +19,7 @@ import {
   Unconfirmed,
 } from '../storage.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
-import { isCluster } from './connection.ts';
+import { isCluster, serverOf } from './connection.ts';
 import { bulkReads, keyPlaces, placeOf, scan } from './key-places.ts';
 import { fieldsOf, followersIn, type Node, nodesOf } from './nodes.ts';
 import {
@@ -94,7 +94,10 @@ export class RedisStorage implements Storage {
   }
 
   async now(): Promise<number> {
-    return inMicroseconds(await orUnavailable(this.#redis.time()));
+    // On a cluster, the library would also ask a node that is down.
+    const ready = nodesOf(this.#redis).filter(([, { status }]) => status === 'ready');
+    const [, node = this.#redis] = ready[Math.floor(Math.random() * ready.length)] ?? [];
+    return inMicroseconds(await orUnavailable(node.time()));
   }
 
   /** A value of another type counts as a record without fields, so that it can be seen and removed. */
@@ -106,7 +109,9 @@ export class RedisStorage implements Storage {
         if (fault.message.startsWith('WRONGTYPE')) return OTHER;
         throw fault;
       });
-    const hashes = await this.#noteSlow(orUnavailable(Promise.all(names.map(read))));
+    const hashes = await this.#noteSlow(
+      orUnavailable(Promise.all(names.map(read)), serverOf(this.#redis, nameOf(record))),
+    );
     const [hash = OTHER] = hashes;
     if (hash === OTHER) return {};
     if (Object.keys(hash).length === 0) return undefined;
@@ -186,7 +191,10 @@ export class RedisStorage implements Storage {
     // Redis refuses an interval that ends before the lowest id.
     if (after !== undefined && /^0+-0+$/.test(after)) return [];
     const from = after === undefined ? '+' : `(${after}`;
-    const found = await orUnavailable(this.#redis.xrevrange(STREAMS[log], from, '-', 'COUNT', count));
+    const found = await orUnavailable(
+      this.#redis.xrevrange(STREAMS[log], from, '-', 'COUNT', count),
+      serverOf(this.#redis, STREAMS[log]),
+    );
     return found.map(([id, flat]) => [id, Object.fromEntries(pairsOf(flat))]);
   }
 
