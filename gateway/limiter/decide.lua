@@ -351,7 +351,11 @@ local function decide(key, digest, count, wanted, address, charge)
   minute_limit, day_limit = minute_limit or plan.minute, day_limit or plan.day
   if not (minute_limit and day_limit and plan.ban_seconds) then return 'misconfigured' end
 
-  local elapsed = as_of and now - as_of or DAY
+  local elapsed = as_of and now - as_of
+  if not elapsed then
+    elapsed = DAY
+    if stored then rejected = rejected .. ' left' end
+  end
   local minute_tokens, minute_fraction =
     refill(minute_sign, minute_left, minute_decimals, minute_then, minute_limit, MINUTE, elapsed)
   local day_tokens, day_fraction = refill(day_sign, day_left, day_decimals, day_then, day_limit, DAY, elapsed)
@@ -375,9 +379,6 @@ local function decide(key, digest, count, wanted, address, charge)
       is_ignored = plan.mode == 'shadow' and banned_until > now
     end
   end
-  if own == '' then own = '-' end
-  local rest = ends_at == 0 and bounds == '-' and ' 0 - ' .. own .. rejected
-    or format(' %d %s %s%s', ends_at, bounds, own, rejected)
 
   -- Drops the refusals that no longer count. A key has more strikes than its maximum only if a limit was changed. The
   -- change alone must not ban the key, so this makes room for the next strike.
@@ -385,6 +386,7 @@ local function decide(key, digest, count, wanted, address, charge)
   local limit_then = read_limit(minute_then) or minute_limit
   if refusals then
     local line_until, strikes_until, first_full = match(refusals, '^(%S+) (%S+) (%S+)$')
+    if not first_full then rejected = rejected .. ' refusals' end
     line, strikes = time_of(line_until, now, shift), time_of(strikes_until, now, shift)
     full_at = max((read_time(first_full) or 0) - shift, 0)
     -- If the limit was lowered by more than half, clients still retry at the times set under the old limit. No refusal
@@ -406,6 +408,10 @@ local function decide(key, digest, count, wanted, address, charge)
     if strikes - now > ceiling then strikes, full_at = now + most - strike, excused end
     if strikes <= now then full_at = excused end
   end
+
+  if own == '' then own = '-' end
+  local rest = ends_at == 0 and bounds == '-' and ' 0 - ' .. own .. rejected
+    or format(' %d %s %s%s', ends_at, bounds, own, rejected)
 
   -- A request takes a token from both buckets or from neither. In shadow mode every request is admitted and counted as
   -- admitted. A refused request takes the next place in line and adds a strike. If there is no room for the strike, and

@@ -8,12 +8,11 @@ import {
   isTyped,
   KEPT_FIELDS,
   REVOKED_KEPT_SECONDS,
-  type RejectedField,
   readSecrets,
   recordFields,
   withKept,
 } from './key-hash.ts';
-import { bansSet, readBan } from './key-state.ts';
+import { bansSet, type RejectedField, readBan } from './key-state.ts';
 import type { PlanCache } from './plan-cache.ts';
 import type { Plans } from './plans.ts';
 import type { FieldChanges, Fields, KeyCursor, Storage } from './storage.ts';

@@ -15,7 +15,7 @@ import { describeNetwork, isNetwork, parseNetwork } from '../limiter/networks.ts
 import { isPlanName, parseLimit } from '../limiter/plans.ts';
 import { readTags, writeTags } from '../limiter/tags.ts';
 import type { FieldChange } from './audit.ts';
-import { readBan, readState, readUsed, USED, writeUsed } from './key-state.ts';
+import { type RejectedField, readBan, readState, readUsed, rejectedState, USED, writeUsed } from './key-state.ts';
 import { type FieldChanges, type Fields, readTime, withChanges, writeTime } from './storage.ts';
 
 /**
@@ -76,9 +76,6 @@ export function withKept(changes: FieldChanges, before: Fields = {}): FieldChang
   const kept = EDITABLE.map((field) => [KEPT + field, after[field]]);
   return { ...changes, ...Object.fromEntries(kept), [KEPT_SECRETS]: secretsDigest(after) };
 }
-
-/** An invalid value in a stored key, and the value that is in force instead, if there is one. */
-export type RejectedField = NonNullable<KeyEntry['rejected']>[number];
 
 /**
  * The fields in force: the last good value in place of an invalid one. A plan and limits that do not fit together are
@@ -216,7 +213,7 @@ function recordIn(stored: Fields) {
   const hasExpiry = record.expiresAt !== undefined || !fields.expires_at;
   return {
     fields,
-    rejected,
+    rejected: [...rejected, ...rejectedState(stored)],
     record,
     isWhole: record.secrets.some(isDecidable) && isPlanName(record.plan) && hasExpiry,
   };

@@ -1,11 +1,14 @@
 import { DAY, full, MINUTE, readLevel, SECOND } from '../limiter/bucket.ts';
-import type { KeyChange, KeyState, Mark, StoredLevel } from '../limiter/key-record.ts';
+import type { KeyChange, KeyEntry, KeyState, Mark, StoredLevel } from '../limiter/key-record.ts';
 import { isLimit, MAX_LIMIT } from '../limiter/plans.ts';
 import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
 import { type FieldChanges, type Fields, readTime, writeTime } from './storage.ts';
 
 /** A ban that begins this long after the end of the last one starts a new series. */
 const SERIES = DAY;
+
+/** An invalid value in a stored key, and the value that is in force instead, if there is one. */
+export type RejectedField = NonNullable<KeyEntry['rejected']>[number];
 
 /** The fields of a key that decisions write: levels, refusals, bans, and when the key and its secrets were used. */
 
@@ -80,6 +83,16 @@ export function readBan(hash: Fields): { readonly until: number; readonly isReje
 export const bansSet = (hash: Fields): number[] =>
   [hash.ban_reason_until, hash.ban_decided].map((text) => readTime(text) ?? 0);
 
+/** What decide.lua reports as invalid in the results of decisions. It then decides as if the field were missing. */
+export function rejectedState({ left, refusals }: Fields): RejectedField[] {
+  const rejected: RejectedField[] = [];
+  if (left !== undefined && readLeft(left).asOf === undefined)
+    rejected.push({ field: 'left', value: left, kept: undefined });
+  if (refusals !== undefined && !THREE_TIMES.test(refusals))
+    rejected.push({ field: 'refusals', value: refusals, kept: undefined });
+  return rejected;
+}
+
 /** Reads the results of decisions as decide.lua does. */
 export function readState(hash: Fields): KeyState {
   const banReasonUntil = readTime(hash.ban_reason_until);
@@ -109,9 +122,12 @@ function writeRefusals({ lineUntil, strikesUntil, fullAt }: Refusals): string | 
   return [lineUntil, strikesUntil, fullAt].map((time) => (time === 0 ? '0' : writeTime(time))).join(' ');
 }
 
+const THREE_TIMES = /^(\S+) (\S+) (\S+)$/;
+
 function readRefusals(text: string | undefined): Refusals {
   if (text === undefined) return NO_REFUSALS;
-  const [lineUntil = 0, strikesUntil = 0, fullAt = 0] = text.split(' ').map((time) => readTime(time));
+  const [, ...times] = THREE_TIMES.exec(text) ?? [];
+  const [lineUntil = 0, strikesUntil = 0, fullAt = 0] = times.map((time) => readTime(time));
   return { lineUntil, strikesUntil, fullAt };
 }
 

@@ -8,6 +8,7 @@ import {
   storedPlans,
   whenAbsent,
 } from '../../gateway/limiter/plans.ts';
+import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
@@ -231,15 +232,31 @@ test('a removed ban_after does not return with a restored plan table', async () 
   expect(await redis.hmget('gateway:plans', 'pro.ban_after', 'business.ban_after')).toEqual([null, null]);
 });
 
-test("an invalid limit on a key is logged as an error, and its plan's limit applies", async () => {
-  const { stack, key } = await fresh();
-  await redis.hset(`gateway:key:{${idOf(key)}}`, 'minute', 'nan');
-  expect(await limitOf(stack.gateway, key)).toBe('60');
-  expect(stack.log.find(({ rejectedOverrides }) => rejectedOverrides !== undefined)).toMatchObject({
-    level: 50,
-    rejectedOverrides: 'minute',
-  });
-});
+test.for([
+  ['minute', 'nan', 'no value is in force', 'set <id> --minute'],
+  ['left', 'garbage', 'both buckets count as full', 'reset <id>'],
+  ['left', 'nan/60 nan/1000', 'both buckets count as full', 'reset <id>'],
+  ['left', 'soon 5/60 5/1000', 'both buckets count as full', 'reset <id>'],
+  ['refusals', '0 0', 'earlier refusals are forgotten', 'reset <id>'],
+] as const)(
+  'if the field %s of a key is "%s", the doctor and an error in the log name the field, and the limits of the plan apply',
+  async ([field, value, follows, repair]) => {
+    const { stack, key } = await fresh();
+    const id = idOf(key);
+    expect(await limitOf(stack.gateway, key)).toBe('60');
+    await redis.hset(`gateway:key:{${id}}`, field, value);
+    const { findings } = (await stack.admin('GET', '/doctor')).json as DoctorAnswer;
+    const finding = findings.find(({ found }) => found.includes(id));
+    expect(finding).toMatchObject({
+      status: 'fault',
+      found: `${id}: ${field} is "${value}", which is not valid; ${follows}`,
+    });
+    expect(finding?.advice).toContain(`ctl keys ${repair.replace('<id>', id)}`);
+    expect(await limitOf(stack.gateway, key)).toBe('60');
+    const logged = stack.log.flatMap((line) => (line.rejectedOverrides === undefined ? [] : line));
+    expect(logged).toMatchObject([{ level: 50, keyId: id, rejectedOverrides: field }]);
+  },
+);
 
 test('incomplete or corrupt state grants at most one full bucket and causes no error', async () => {
   const { stack, key } = await fresh();

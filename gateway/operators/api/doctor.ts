@@ -222,11 +222,17 @@ function faultsOf(key: KeyEntry): CheckResult[] {
   return [...(key.isReadable ? [] : [unreadable]), ...malformedSecrets(key), ...invalidValues(key)];
 }
 
+/** What follows if the result of the last decision is invalid. */
+const WITHOUT_STATE: Readonly<Record<string, string>> = {
+  left: 'both buckets count as full',
+  refusals: 'earlier refusals are forgotten',
+};
+
 const invalidValues = ({ id, rejected = [] }: KeyEntry): CheckResult[] =>
   rejected.map(({ field, value, kept }) =>
     fault(
       'keys',
-      `${id}: ${field} is ${JSON.stringify(value.slice(0, 64))}, which is not valid; ${inForceInWords(kept)}`,
+      `${id}: ${field} is ${JSON.stringify(value.slice(0, 64))}, which is not valid; ${WITHOUT_STATE[field] ?? inForceInWords(kept)}`,
       `HSET gateway:${field === 'tags' ? 'tags' : 'key'}:{${id}} ${field} … or ${repairOf(field, id)}`,
     ),
   );
@@ -234,6 +240,7 @@ const invalidValues = ({ id, rejected = [] }: KeyEntry): CheckResult[] =>
 /** The command that sets a field of a key. */
 function repairOf(field: string, id: string): string {
   if (field === 'banned_until') return `ctl bans lift ${id}`;
+  if (field in WITHOUT_STATE) return `ctl keys reset ${id}`;
   if (field === 'expires_at') return `ctl keys expire ${id} …`;
   return `ctl keys set ${id} --${field === 'tags' ? 'tag' : field} …`;
 }
