@@ -1,8 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import slotOf from 'cluster-key-slot';
 import { expect, test } from 'vitest';
+import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { type Answer, send } from '../support/http.ts';
+import { get } from '../support/operators.ts';
 import { type ClusterNode, type RedisCluster, startRedisCluster } from '../support/redis-cluster.ts';
 import { replicated } from '../support/replicated.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -72,6 +74,32 @@ test.for(faults)(
     expect(modeOfLast(stack)).toBe('shared');
   },
 );
+
+test('while a node is down, the doctor names it and counts the slots that it served', async () => {
+  const { cluster, stack } = await setUp();
+  const lost = cluster.nodes[0] as ClusterNode;
+  const about = `redis 127.0.0.1:${lost.port}`;
+  const seen = async () =>
+    (await get<DoctorAnswer>(stack, '/doctor')).findings.filter((one) =>
+      ['redis cluster', 'decisions', about].includes(one.about),
+    );
+  const good = [
+    expect.objectContaining({ about: 'redis cluster', found: 'all slots are served' }),
+    expect.objectContaining({ about, status: 'good' }),
+  ];
+  await expect.poll(seen).toEqual(good);
+  await lost.server.stop();
+  const found = expect.stringMatching(/^546\d of 16384 slots are not served$/);
+  const bad = [
+    expect.objectContaining({ about: 'redis cluster', found, advice: 'Start the nodes that do not answer.' }),
+    expect.objectContaining({ about, status: 'fault', found: expect.stringMatching(/^does not answer/) }),
+  ];
+  await expect.poll(seen).toEqual(bad);
+  await sleep(1_500);
+  expect(await seen()).toEqual(bad);
+  await lost.server.restart();
+  await expect.poll(seen, { timeout: 10_000 }).toEqual(good);
+});
 
 const LISTS = ['/keys', '/keys/find?text=test', '/bans', '/usage', '/backup'];
 

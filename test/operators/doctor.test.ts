@@ -8,7 +8,7 @@ import { faultyCore, OK } from '../support/faulty-core.ts';
 import { type Answer, send } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { get, hashOf, issueId } from '../support/operators.ts';
-import { type ClusterNode, startRedisCluster } from '../support/redis-cluster.ts';
+import { startRedisCluster } from '../support/redis-cluster.ts';
 import { ownRedis } from '../support/redis-database.ts';
 import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
@@ -194,31 +194,6 @@ test('the doctor checks every node of a cluster and reports slots that are not s
       status: 'fault',
       found: '2 of 16384 slots are not served',
     });
-});
-
-test('while a node of a cluster is down, the doctor names it and counts the slots that it served', async () => {
-  const cluster = await startRedisCluster();
-  const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: '2000' });
-  const lost = cluster.nodes[0] as ClusterNode;
-  const about = `redis 127.0.0.1:${lost.port}`;
-  const seen = async () =>
-    (await examine(stack)).filter((one) => ['redis cluster', 'decisions', about].includes(one.about));
-  const good = [
-    expect.objectContaining({ about: 'redis cluster', found: 'all slots are served' }),
-    expect.objectContaining({ about, status: 'good' }),
-  ];
-  await expect.poll(seen).toEqual(good);
-  await lost.server.stop();
-  const found = expect.stringMatching(/^546\d of 16384 slots are not served$/);
-  const bad = [
-    expect.objectContaining({ about: 'redis cluster', found, advice: 'Start the nodes that do not answer.' }),
-    expect.objectContaining({ about, status: 'fault', found: expect.stringMatching(/^does not answer/) }),
-  ];
-  await expect.poll(seen).toEqual(bad);
-  await sleep(1_500);
-  expect(await seen()).toEqual(bad);
-  await lost.server.restart();
-  await expect.poll(seen, { timeout: 10_000 }).toEqual(good);
 });
 
 test('ctl doctor prints a readable report and exits with 1 if there is a fault', async () => {
