@@ -5,6 +5,9 @@
 
 export type Tags = Readonly<Record<string, string>>;
 
+/** New values of single tags; null removes a tag. */
+export type TagChanges = Readonly<Record<string, string | null>>;
+
 export const MAX_TAGS = 10;
 
 const NAME = '[A-Za-z0-9][A-Za-z0-9_.-]{0,63}';
@@ -33,6 +36,14 @@ export const writeTags = (tags: Tags = {}): string | undefined =>
     .map(([name, value]) => `${name}=${value}`)
     .sort()
     .join(', ') || undefined;
+
+/** The changes that turn some tags into others. */
+export const tagChangesTo = (after: Tags, before: Tags = {}): TagChanges =>
+  Object.fromEntries(
+    Object.keys({ ...before, ...after })
+      .map((name) => [name, valueOfTag(after, name) ?? null] as const)
+      .filter(([name, value]) => value !== (valueOfTag(before, name) ?? null)),
+  );
 
 /** The tags in a string, with undefined in place of each invalid one. */
 export const splitTags = (text: string): ReturnType<typeof splitTag>[] =>

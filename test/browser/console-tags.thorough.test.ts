@@ -37,12 +37,37 @@ test("a key's tags are set, edited and shown, and invalid tags are reported at t
     await confirm(page, 'Save');
     return (await sent).postDataJSON();
   };
-  expect(await edit('customer=globex')).toEqual({ tags: { customer: 'globex' } });
+  expect(await edit('customer=globex')).toEqual({ tagChanges: { env: null } });
   await expect.poll(() => page.locator('.under-title .tag').allTextContents()).toEqual(['customer=globex']);
   await page.getByText('customer=globex, env=dev').first().waitFor();
-  expect(await edit('')).toEqual({ tags: {} });
+  expect(await edit('')).toEqual({ tagChanges: { customer: null } });
   await expect.poll(() => page.locator('.under-title .tag').count()).toBe(0);
   expect((await stack.admin('GET', `/keys/${idOf(key)}`)).json as KeyView).not.toHaveProperty('tags');
+});
+
+test('operators who edit the tags of a key at the same time keep the tags of both', async () => {
+  const id = idOf(await stack.issueKey({ tags: { team: 'one', stage: 'beta' } }));
+  const edited = async (typed: string) => {
+    const { page, excuse } = await openConsole(stack, `/console/key?id=${id}`);
+    excuse(/400/);
+    await page.locator('.page-head').getByRole('button', { name: 'Edit' }).click();
+    await question(page).getByLabel('Tags').fill(typed);
+    return page;
+  };
+  const [one, other, respaced, many] = [
+    await edited('team=one, stage=beta, a=1'),
+    await edited('b=2, team=two, stage=beta'),
+    await edited('stage=beta,team=one'),
+    await edited(`team=one, stage=beta, ${Array.from({ length: 8 }, (_, at) => `tag${at}=x`).join(', ')}`),
+  ];
+  for (const page of [one, other]) await confirm(page, 'Save');
+  await confirm(respaced, 'Save');
+  await respaced.getByText('Nothing was changed.').waitFor();
+  await question(many).getByRole('button', { name: 'Save' }).click();
+  await question(many).getByText('Tags must have at most 10 entries.').waitFor();
+  expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({
+    tags: { a: '1', b: '2', team: 'two', stage: 'beta' },
+  });
 });
 
 test('the URL filters keys by tag, a tag links to its keys, and the search field shows the filter', async () => {

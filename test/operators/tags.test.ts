@@ -8,7 +8,7 @@ import type {
 } from '../../gateway/operators/api/answers.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
-import { ctl } from '../support/ctl.ts';
+import { ctl, ctlProcess, operatorOf } from '../support/ctl.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { alarmsOf, ask, get, hashOf, operatorsRedis, statusOf, viewOf } from '../support/operators.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
@@ -41,6 +41,23 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
       expect(await tagsOf(stack, key)).toBeUndefined();
     }
     expect(await tagsOf(stack, await stack.issueKey({ tags: {} }))).toBeUndefined();
+  });
+
+  test('single tags are added, changed and removed, and concurrent changes keep the tags of all', async () => {
+    const key = await stack.issueKey({ tags: ACME });
+    const changed = await change(stack, key, { name: 'renamed', tagChanges: { env: 'test', customer: null, of: 'x' } });
+    expect(changed.json).toMatchObject({ name: 'renamed', tags: { env: 'test', of: 'x' } });
+    expect((await newestOf(stack, key))?.changes).toContainEqual({
+      field: 'tags',
+      from: 'customer=acme, env=prod',
+      to: 'env=test, of=x',
+    });
+    expect((await change(stack, key, { tagChanges: { env: null, of: null, gone: null } })).status).toBe(200);
+    expect(await tagsOf(stack, key)).toBeUndefined();
+    const names = Array.from({ length: 8 }, (_, at) => `tag${at}`);
+    const made = await Promise.all(names.map((name) => change(stack, key, { tagChanges: { [name]: 'x' } })));
+    expect(made.map(({ status }) => status)).toEqual(Array(8).fill(200));
+    expect(Object.keys((await tagsOf(stack, key)) ?? {}).sort()).toEqual(names);
   });
 
   test('the audit log has each change to tags with old and new values, but omits updates without effect', async () => {
@@ -159,6 +176,29 @@ test.for([
   expect(await tagsOf(stack, key)).toEqual(ACME);
 });
 
+const NINE = Object.fromEntries(Array.from({ length: 9 }, (_, at) => [`tag${at}`, 'x']));
+
+test.for([
+  [{ tagChanges: {} }, 'The request contains no changes.'],
+  [{ name: 'x', tagChanges: {} }, 'The request contains no changes.'],
+  [{ tagChanges: null }, 'The body is not valid: tagChanges must be an object of strings and nulls.'],
+  [{ tagChanges: { customer: 7 } }, 'The body is not valid: tagChanges.customer must be a string or null.'],
+  [{ tagChanges: { customer: '' } }, `The body is not valid: tagChanges.customer must have ${VALUE}.`],
+  [{ tagChanges: { 'a:b': null } }, `The body is not valid: tagChanges.a:b is not a tag name: a tag name has ${NAME}.`],
+  [
+    JSON.parse('{"tagChanges": {"__proto__": null}}'),
+    `The body is not valid: tagChanges.__proto__ is not a tag name: a tag name has ${NAME}.`,
+  ],
+  [{ tagChanges: { a: 'x' }, tags: { b: 'x' } }, 'The body is not valid: tagChanges cannot be used with tags.'],
+  [{ tagChanges: { a: 'x' }, tags: null }, 'The body is not valid: tagChanges cannot be used with tags.'],
+  [{ tagChanges: NINE }, 'tags must have at most 10 entries.'],
+] as const)('%j is refused as a change: %s', async ([changes, message]) => {
+  const key = await stack.issueKey({ tags: ACME });
+  expect((await change(stack, key, changes)).json).toEqual({ code: 'invalid_request', message, status: 400 });
+  expect(await tagsOf(stack, key)).toEqual(ACME);
+  expect((await change(stack, key, { tagChanges: { ...NINE, env: null } })).status).toBe(200);
+});
+
 test('ten tags with names and values of 64 characters are accepted', async () => {
   const tags = Object.fromEntries(
     Array.from({ length: 10 }, (_, at) => [`${at}`.padEnd(64, 'n'), `${at}`.padEnd(64, 'ä')]),
@@ -266,6 +306,17 @@ test('tags can be set on a new key, added, replaced, removed and shown', async (
     tags: { env: 'test', team: 'Two words' },
   });
   expect(await out('keys', 'set', id, '--untag', 'env', '--untag', 'team')).not.toContain('tags');
+});
+
+test('commands that set tags at the same time keep the tags of all', async () => {
+  const key = await stack.issueKey({ tags: ACME });
+  const names = Array.from({ length: 4 }, (_, at) => `tag${at}`);
+  const started = names.map((name) =>
+    ctlProcess(operatorOf(stack), ['keys', 'set', idOf(key), '--tag', `${name}=x`, '--untag', 'gone']),
+  );
+  const ended = await Promise.all(started.map(({ ended }) => ended));
+  expect(ended.map(({ code, err }) => [code, err])).toEqual(Array(4).fill([0, '']));
+  expect(Object.keys((await tagsOf(stack, key)) ?? {}).sort()).toEqual(['customer', 'env', ...names]);
 });
 
 test('ctl lists keys, requests and usage by tags, sums usage, and writes tags to CSV', async () => {

@@ -13,7 +13,7 @@ import { allOf, differences, entry, keyTexts } from './activity.ts';
 import { BansAnswer, IssuedKey, KeyView, ReindexAnswer } from './answers.ts';
 import { bucketsIn, describeKeys, isBanned, toTime } from './key-view.ts';
 import { type AdminCall, type AdminDependencies, operation, refuseEmpty, who } from './operation.ts';
-import { choice, integer, limitValue, offset, tags, time } from './values.ts';
+import { choice, integer, limitValue, offset, tagChanges, tags, time, withTagChanges } from './values.ts';
 
 /** Later times cannot be represented exactly in microseconds. */
 const LATEST = '2255-01-01T00:00:00Z';
@@ -119,21 +119,30 @@ export const makeSecret = (
   }: { readonly [M in keyof Secret]?: Secret[M] | undefined } = {},
 ): Secret => ({ id: createSecretId(), digest, createdAt, name, scope, networks, expiresAt });
 
-/** null removes the key's own limit, its expiry or its tags. An expiry in the past takes effect at once. */
-const KeyChanges = z.strictObject({
-  name: keyName.optional(),
-  plan: planName.optional(),
-  minute: limitValue.nullable().optional(),
-  day: limitValue.nullable().optional(),
-  expiresAt: time
-    .refine((text) => toMicroseconds(text) > 0 && text < '2255', 'must be between 1970 and 2255')
-    .transform(toMicroseconds)
-    .nullable()
-    .optional(),
-  disabled: z.boolean({ error: must('be true or false') }).optional(),
-  tags: tags.nullable().optional(),
-  ...who,
-});
+/**
+ * null removes the key's own limit, its expiry or its tags. An expiry in the past takes effect at once. `tags` replaces
+ * all tags, and `tagChanges` changes single ones, so that concurrent changes are kept.
+ */
+const KeyChanges = z
+  .strictObject({
+    name: keyName.optional(),
+    plan: planName.optional(),
+    minute: limitValue.nullable().optional(),
+    day: limitValue.nullable().optional(),
+    expiresAt: time
+      .refine((text) => toMicroseconds(text) > 0 && text < '2255', 'must be between 1970 and 2255')
+      .transform(toMicroseconds)
+      .nullable()
+      .optional(),
+    disabled: z.boolean({ error: must('be true or false') }).optional(),
+    tags: tags.nullable().optional(),
+    tagChanges: tagChanges.optional(),
+    ...who,
+  })
+  .refine(({ tags, tagChanges }) => tags === undefined || tagChanges === undefined, {
+    path: ['tagChanges'],
+    error: 'cannot be used with tags',
+  });
 
 /**
  * Changes the fields of a key that an operator may change. This never refills its buckets, and a lower limit reduces
@@ -141,17 +150,18 @@ const KeyChanges = z.strictObject({
  */
 export const changeKey = operation(
   { target: findKey, body: KeyChanges, answer: KeyView },
-  async ({ deps, target: { id }, given, about }) => {
-    refuseEmpty(given);
+  async ({ deps, target: { id }, given: { tagChanges, ...given }, about }) => {
+    refuseEmpty(tagChanges ?? given);
     // Undefined removes a field.
-    const changes = Object.fromEntries(Object.entries(given).map(([member, value]) => [member, value ?? undefined]));
+    const fields = Object.fromEntries(Object.entries(given).map(([member, value]) => [member, value ?? undefined]));
     return changed(deps, id, ({ record }) => {
+      const changes = { ...fields, ...(tagChanges && { tags: withTagChanges(record.tags, tagChanges) }) };
       const after = { ...record, ...changes };
       // A key that lost its limits when it was edited by hand can still be disabled.
       if (('plan' in changes || 'minute' in changes || 'day' in changes) && !hasLimits(after))
         throw new HttpError('invalid_request', `minute ${LIMITS_REQUIRED}.`);
-      const fields = differences(keyTexts(record), keyTexts(after));
-      return { record: changes, activity: fields.length === 0 ? undefined : entry(about, 'key.change', id, fields) };
+      const made = differences(keyTexts(record), keyTexts(after));
+      return { record: changes, activity: made.length === 0 ? undefined : entry(about, 'key.change', id, made) };
     });
   },
 );

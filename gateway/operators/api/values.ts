@@ -2,7 +2,16 @@ import { z } from 'zod';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { type PlanField, ruleOf } from '../../limiter/plans.ts';
-import { MAX_TAGS, splitTags, TAG_NAME, TAG_NAME_RULE, TAG_VALUE, TAG_VALUE_RULE } from '../../limiter/tags.ts';
+import {
+  MAX_TAGS,
+  splitTags,
+  TAG_NAME,
+  TAG_NAME_RULE,
+  TAG_VALUE,
+  TAG_VALUE_RULE,
+  type TagChanges,
+  type Tags,
+} from '../../limiter/tags.ts';
 import { readCursor } from '../../stores/storage.ts';
 
 /** The schemas of values that several operations of the admin API read from bodies and queries. */
@@ -19,16 +28,33 @@ export const refusingProto = <S extends z.ZodType>(record: S, fault: string) =>
 
 const NO_TAG_NAME = `is not a tag name: a tag name has ${TAG_NAME_RULE}`;
 
+const tagValue = (what: string) =>
+  z.string({ error: must(`be ${what}`) }).regex(TAG_VALUE, `must have ${TAG_VALUE_RULE}`);
+
+const byTagName = <V extends z.ZodType>(value: V, what: string) =>
+  z.record(z.string().regex(TAG_NAME), value, {
+    error: ({ code }) => (code === 'invalid_key' ? NO_TAG_NAME : `must be an object of ${what}`),
+  });
+
+const FEW_TAGS = `must have at most ${MAX_TAGS} entries`;
+
 export const tags = refusingProto(
-  z
-    .record(
-      z.string().regex(TAG_NAME),
-      z.string({ error: must('be a string') }).regex(TAG_VALUE, `must have ${TAG_VALUE_RULE}`),
-      { error: ({ code }) => (code === 'invalid_key' ? NO_TAG_NAME : 'must be an object of strings') },
-    )
-    .refine((given) => Object.keys(given).length <= MAX_TAGS, `must have at most ${MAX_TAGS} entries`),
+  byTagName(tagValue('a string'), 'strings').refine((given) => Object.keys(given).length <= MAX_TAGS, FEW_TAGS),
   NO_TAG_NAME,
 );
+
+/** Changes to single tags. null removes a tag. */
+export const tagChanges = refusingProto(
+  byTagName(tagValue('a string or null').nullable(), 'strings and nulls'),
+  NO_TAG_NAME,
+);
+
+/** @throws {HttpError} 400 if these would be too many tags */
+export function withTagChanges(before: Tags = {}, changes: TagChanges): Tags {
+  const after = Object.entries({ ...before, ...changes }).filter(([, value]) => value !== null);
+  if (after.length > MAX_TAGS) throw new HttpError('invalid_request', `tags ${FEW_TAGS}.`);
+  return Object.fromEntries(after) as Tags;
+}
 
 export const integer = (least: number, most: number, what = 'a whole number') => {
   const error = must(`be ${what} from ${least} to ${most}`);

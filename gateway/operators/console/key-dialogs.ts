@@ -1,5 +1,5 @@
 import { PLAN_NAMES } from '../../limiter/plans.ts';
-import { readTags, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags, writeTags } from '../../limiter/tags.ts';
+import { readTags, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags, tagChangesTo, writeTags } from '../../limiter/tags.ts';
 import type { IssuedKey, KeyView } from '../api/answers.ts';
 import { callApi, keyPath } from './api.ts';
 import { ask, FieldFaults, type FieldSpec, notify, showKey, whyField } from './dialog.ts';
@@ -92,20 +92,25 @@ export function askForChanges(key: KeyView): void {
     fields: [...fields, whyField],
     confirm: 'Save',
     async act(values) {
-      const made = fields.filter(({ name, value = '' }) => (values[name] ?? '') !== value);
+      const typed = fields.filter(({ name, value = '' }) => (values[name] ?? '') !== value);
+      const made = typed.flatMap(({ name }) =>
+        name === 'tags' ? tagChangesOf(key, values[name]) : [[name, changeOf(name, values[name])]],
+      );
       if (made.length > 0)
-        await callApi('PATCH', keyPath(key.id), {
-          body: Object.fromEntries(made.map(({ name }) => [name, changeOf(name, values[name])])),
-          reason: values.reason,
-        });
+        await callApi('PATCH', keyPath(key.id), { body: Object.fromEntries(made), reason: values.reason });
       notify(made.length === 0 ? 'Nothing was changed.' : `${values.name ?? key.name} has been changed.`);
     },
   });
 }
 
+/** Returns only the tags that differ from those shown, so that others' changes are kept. */
+function tagChangesOf({ tags }: KeyView, typed: string | undefined) {
+  const tagChanges = tagChangesTo(tagsOf(typed), tags);
+  return Object.keys(tagChanges).length === 0 ? [] : [['tagChanges', tagChanges]];
+}
+
 function changeOf(field: string, value: string | undefined): unknown {
   if (field === 'expiresAt') return toIso(value) ?? null;
-  if (field === 'tags') return tagsOf(value);
   if (field === 'minute' || field === 'day') return value === undefined ? null : (numberOf(value) ?? value);
   return value ?? '';
 }

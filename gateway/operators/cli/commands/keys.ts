@@ -117,12 +117,10 @@ Examples:
   ctl keys set 4fXk20LmQa9z --minute 500 --day none
   ctl keys set 4fXk20LmQa9z --tag env=test --untag customer`)
     .change(async (key: string, { minute, day, tag: added, untag: removed, ...others }: Changed) => {
-      const given = { ...others, minute: orNull(minute), day: orNull(day) };
-      if (added === undefined && removed === undefined) return await onKey(session, 'PATCH', key, '', given);
-      const path = await pathTo(session, key);
-      const { tags } = await session.get<KeyView>(path);
-      const kept = Object.entries({ ...tags, ...added }).filter(([name]) => removed?.includes(name) !== true);
-      showKey(session, await session.call<KeyView>('PATCH', path, { ...given, tags: Object.fromEntries(kept) }));
+      const isTagged = added !== undefined || removed !== undefined;
+      const tagChanges = { ...added, ...Object.fromEntries((removed ?? []).map((name) => [name, null])) };
+      const given = { ...others, minute: orNull(minute), day: orNull(day), ...(isTagged && { tagChanges }) };
+      await onKey(session, 'PATCH', key, '', given);
     });
 
   keys
