@@ -1,7 +1,7 @@
 import { userInfo } from 'node:os';
 import { stripVTControlCharacters } from 'node:util';
 import { afterEach, expect, test, vi } from 'vitest';
-import type { ActivityAnswer } from '../../gateway/operators/api/answers.ts';
+import type { ActivityAnswer, HistoryAnswer } from '../../gateway/operators/api/answers.ts';
 import { preciseTimeText, table, timeText } from '../../gateway/operators/cli/text.ts';
 import { lengthText, seconds, time } from '../../gateway/operators/cli/values.ts';
 import { idOf } from '../support/api-key.ts';
@@ -177,6 +177,30 @@ test('the history shows changes and rollbacks with author and reason', async () 
   const { out } = await run('plans history');
   expect(out).toMatch(/^\S+Z {2}ada +rollback {2}pro\.minute 320 -> 300 +rolls back \d+-\d+$/m);
   expect(out).toMatch(new RegExp(`Z  ${userInfo().username} +set +pro\\.minute 300 -> 320 +more of it$`, 'm'));
+});
+
+test('a rollback describes only the change that it reverts, and one without effect says so', async () => {
+  const stack = await startStack();
+  for (const minute of ['61', '62']) await ctl(stack, 'plans', 'set', 'free', '--minute', minute);
+  const history = async () =>
+    (JSON.parse((await ctl(stack, '--json', 'plans', 'history')).out) as HistoryAnswer).history.map(({ id }) => id);
+  const [last = '', first = ''] = await history();
+  const changed = (from: number, to: number) => `free.minute  ${from} -> ${to}\n`;
+  for (const [id, code, err] of [
+    [first, 4, 'This is no longer the last change.\n'],
+    ['1-1', 4, 'This is no longer the last change.\n'],
+    [last, 0, changed(62, 61)],
+    [
+      last,
+      0,
+      expect.stringMatching(/^Note: The last change is itself a rollback\. To revert it, roll back \d+-\d+\n$/),
+    ],
+  ] as const)
+    expect(await ctl(stack, 'plans', 'rollback', '--id', id)).toMatchObject({ code, err });
+  const again = await ctl(stack, 'plans', 'rollback');
+  expect(again).toMatchObject({ code: 0, err: expect.stringMatching(/^Note: The last change is itself a rollback\./) });
+  const [rollback = ''] = await history();
+  expect(await ctl(stack, 'plans', 'rollback', '--id', rollback)).toMatchObject({ code: 0, err: changed(61, 62) });
 });
 
 test('a change to unusual plan values prints a warning first', async () => {

@@ -101,15 +101,15 @@ function addRollback(plans: Command, session: Session): void {
     .notes('\nThis command is safe to repeat.\n\nExample:\n  ctl plans rollback --reason "refused too many"')
     .action(async ({ id }: { id?: string }) => {
       const [last] = await historyOf(session, '1');
-      const isDone = last?.action === 'rollback' && id === undefined;
-      if (last !== undefined && !isDone) {
+      const isReverted = id === undefined ? last?.action !== 'rollback' : last?.id === id;
+      if (last !== undefined && isReverted) {
         const undone = last.changes.map(({ field, from, to }) => ({ field, from: to, to: from }));
         session.printNote(describeChanges(undone, process.stderr));
         await session.confirmChange(
           `Roll back the change by ${harmless(last.author)} at ${timeText(last.at, process.stderr)}?`,
         );
       }
-      const body = { id: id ?? (isDone ? undefined : last?.id) };
+      const body = { id: id ?? (isReverted ? last?.id : undefined) };
       const changed = await session.call<PlanTable>('POST', '/plans/rollback', body);
       session.print(changed, () => describePlans(changed));
     });
