@@ -208,6 +208,34 @@ test('secrets and tokens are found by their names, as keys are', async () => {
   expect(await activityOf(stack)).toHaveLength(before);
 });
 
+test('an irreversible command without --yes names what it is about, or reports that there is no such thing', async () => {
+  const id = await issueId(stack, { name: 'Hooli' });
+  const [secret] = (await viewOf(stack, id)).secrets;
+  const addToken = async (name: string) =>
+    ((await stack.admin('POST', '/tokens', { name, role: 'viewer' })).json as { readonly id: string }).id;
+  const [ann] = [await addToken('Ann Lee'), await addToken('two of them'), await addToken('Two of them')];
+  const why = 'This cannot be undone; without a terminal, pass --yes.\n';
+  const before = (await activityOf(stack)).length;
+  for (const [command, about, code, err] of [
+    ['keys revoke', ['hooli'], 5, `Note: Hooli is ${id}.\nPermanently revoke Hooli (${id})? ${why}`],
+    ['keys revoke', [id], 5, `Permanently revoke Hooli (${id})? ${why}`],
+    ['keys rotate --grace 0', [id], 5, `Rotate Hooli (${id})? Its secret expires at once. ${why}`],
+    ['keys secrets revoke', [id, secret?.id], 5, `revoke the secret first (${secret?.id}) of Hooli (${id})? ${why}`],
+    ['tokens revoke', ['ann lee'], 5, `Permanently revoke the token Ann Lee (${ann})? ${why}`],
+    ['tokens revoke', [ann], 5, `Permanently revoke the token Ann Lee (${ann})? ${why}`],
+    ['keys revoke', ['nope'], 3, 'No key has the id or name “nope”.\n'],
+    ['keys rotate --grace 0', ['nope'], 3, 'No key has the id or name “nope”.\n'],
+    ['keys rotate --grace 0 --secret nope', [id], 3, 'No secret has the id or name “nope”.\n'],
+    ['keys secrets revoke', [id, 'nope'], 3, 'No secret has the id or name “nope”.\n'],
+    ['tokens revoke', ['nope'], 3, 'No token has the id or name “nope”.\n'],
+    ['tokens revoke', ['two of them'], 2, '2 tokens have the name “two of them”. Use the id of one:\n'],
+  ] as const) {
+    const ended = await ctl(stack, ...command.split(' '), ...about.map(String));
+    expect([command, ended]).toEqual([command, { code, out: '', err: expect.stringContaining(err) }]);
+  }
+  expect(await activityOf(stack)).toHaveLength(before);
+});
+
 test('ctl keys find prompts on a terminal', async () => {
   const id = await issueId(stack, { name: 'asked for' });
   const started = ctlOnTerminal(stack, ['keys', 'find']);

@@ -22,6 +22,7 @@ test('--version prints the version', async () => {
 });
 
 const stack = await startStack();
+const ID = idOf(await stack.issueKey());
 
 const NOWHERE = { ADMIN_PORT: '1', ADMIN_TOKEN };
 const AWAY = 'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT set its address.';
@@ -32,8 +33,9 @@ test.for([
   ['--json keys create --plan free', 2, 'usage', "required option '--name <name>' not specified", NOWHERE],
   ['--json', 2, 'usage', 'A command is missing', NOWHERE],
   ['--json keys', 2, 'usage', 'A command is missing', NOWHERE],
-  ['--json keys revoke a', 5, 'not_confirmed', 'pass --yes', NOWHERE],
-  ['--json keys rotate a --grace 0', 5, 'not_confirmed', 'pass --yes', NOWHERE],
+  ['--json keys revoke a', 1, 'no_gateway', AWAY, NOWHERE],
+  [`--json keys revoke ${ID}`, 5, 'not_confirmed', 'pass --yes', operatorOf(stack)],
+  [`--json keys rotate ${ID} --grace 0`, 5, 'not_confirmed', 'pass --yes', operatorOf(stack)],
   ['--json plans show', 1, 'no_gateway', AWAY, NOWHERE],
   ['--json plans show', 1, 'no_token', '', { DATA_DIR: '/no/such/folder' }],
   ['--json plans show', 1, 'invalid_settings', 'ADMIN_PORT: must be a whole number', { ADMIN_PORT: 'abc' }],
@@ -182,7 +184,10 @@ test('ctl asks before it revokes, and only yes confirms', async () => {
   const asked = answers.map(async ([typed, code, stillWorks]) => {
     const key = await stack.issueKey();
     const started = onTerminal(['keys', 'revoke', idOf(key)]);
-    expect([typed, await answer(started, `Permanently revoke ${idOf(key)}? [y/N]`, typed)]).toEqual([typed, code]);
+    expect([typed, await answer(started, `Permanently revoke test (${idOf(key)})? [y/N]`, typed)]).toEqual([
+      typed,
+      code,
+    ]);
     expect([typed, await works(key)]).toEqual([typed, stillWorks]);
   });
   await Promise.all(asked);
@@ -230,7 +235,7 @@ test('an expiry in the past requires confirmation, or --yes without a terminal',
   const key = await stack.issueKey();
   const past = '2020-01-01T00:00:00Z';
   const declined = onTerminal(['keys', 'expire', idOf(key), past]);
-  expect(await answer(declined, `Expire ${idOf(key)} now? 2020-01-01`, 'n\n')).toBe(5);
+  expect(await answer(declined, `Expire test (${idOf(key)}) now? 2020-01-01`, 'n\n')).toBe(5);
   const inPipe = await ctl(stack, 'keys', 'expire', idOf(key), past);
   expect(inPipe).toMatchObject({ code: 5, out: '', err: expect.stringContaining('is in the past') });
   expect(await works(key)).toBe(true);
@@ -238,7 +243,7 @@ test('an expiry in the past requires confirmation, or --yes without a terminal',
   expect(await works(key)).toBe(false);
   expect((await ctl(stack, 'keys', 'expire', idOf(key), '2100-01-01T00:00:00Z')).code).toBe(0);
   const now = onTerminal(['keys', 'expire', idOf(key)]);
-  expect(await answer(now, `Expire ${idOf(key)} now? [y/N]`, 'n\n')).toBe(5);
+  expect(await answer(now, `Expire test (${idOf(key)}) now? [y/N]`, 'n\n')).toBe(5);
   expect(await works(key)).toBe(true);
 });
 

@@ -3,7 +3,7 @@ import { writeTags } from '../../limiter/tags.ts';
 import type { BanView, BucketView, FoundKey, KeysAnswer, KeyView, LoudKey, SecretView } from '../api/answers.ts';
 import { banInWords, tooSmallInWords } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
-import { type Found, findNamed, type Kind } from './named.ts';
+import { type Found, findNamed, found, type Kind } from './named.ts';
 import type { Session } from './session.ts';
 import { type Column, colour, type Facts, LAST_USED, linesOf, type Style, table, timeText } from './text.ts';
 
@@ -26,20 +26,20 @@ const KIND: Kind<KeyView> = {
 /** Finds a key, as `findNamed` does. If the whole key is given, only its id is sent. */
 export async function findKey(session: Session, given: string, isForGood = false): Promise<Found> {
   const text = session.withoutSecret(given);
-  if (isKeyId(text) && (await exists(session, text))) return { id: text, title: text };
+  const known = isKeyId(text) ? await withId(session, text) : undefined;
+  if (known !== undefined) return known;
   const similar: KeyView[] = [];
   for await (const { keys } of session.parts<KeysAnswer>('/keys', { name: text })) similar.push(...keys);
   return await findNamed(session, KIND, text, similar, isForGood);
 }
 
-async function exists(session: Session, id: string): Promise<boolean> {
+async function withId(session: Session, id: string): Promise<Found | undefined> {
   try {
-    await session.get(pathOf(id));
-    return true;
+    return found(await session.get<KeyView>(pathOf(id)));
   } catch (fault) {
-    if (fault instanceof AdminError && fault.status === 404) return false;
+    if (fault instanceof AdminError && fault.status === 404) return undefined;
     // While the store is unavailable, the text counts as an id, because nothing shows that it is a name.
-    if (fault instanceof AdminError && fault.status === 503) return true;
+    if (fault instanceof AdminError && fault.status === 503) return { id, title: id };
     throw fault;
   }
 }

@@ -21,9 +21,11 @@ export interface Kind<T extends Named> {
 
 export interface Found {
   readonly id: string;
-  /** The text for prompts: the id, with the name if the operator gave the name. */
+  /** The text for prompts: the name and the id, or only the id of something that cannot be found or read. */
   readonly title: string;
 }
+
+export const found = ({ id, name }: Named): Found => ({ id, title: name === '' ? id : `${harmless(name)} (${id})` });
 
 /** The maximum number of similar names to suggest if no name matches in full. */
 const MOST_SHOWN = 5;
@@ -45,7 +47,8 @@ export async function findNamed<T extends Named>(
   isForGood: boolean,
 ): Promise<Found> {
   const same = all.filter(({ name }) => isSameName(name, text));
-  if (all.some(({ id }) => id === text)) return { id: text, title: text };
+  const given = all.find(({ id }) => id === text);
+  if (given !== undefined) return found(given);
   if (isId(text) && (same.length === 0 || isForGood)) {
     for (const { id } of same)
       session.printNote(`Note: no ${noun} has the id ${text}, but it is the name of the ${noun} ${id}.`);
@@ -57,9 +60,9 @@ export async function findNamed<T extends Named>(
     const hint = names.length === 0 ? '' : ` These names contain it: ${shown}. Use the full name.`;
     throw new AdminError('not_found', `No ${noun} has the id or name “${harmless(text)}”.${hint}`, { status: 404 });
   }
-  const { id, name } = same.length === 1 ? (same[0] as T) : await choose();
-  session.printNote(`Note: ${harmless(name)} is ${id}.`);
-  return { id, title: `${harmless(name)} (${id})` };
+  const named = same.length === 1 ? (same[0] as T) : await choose();
+  session.printNote(`Note: ${harmless(named.name)} is ${named.id}.`);
+  return found(named);
 
   async function choose(): Promise<T> {
     const list = table(same, [['', (one) => same.indexOf(one) + 1], 'id', ...columns]);
@@ -72,13 +75,6 @@ export async function findNamed<T extends Named>(
     return chosen;
   }
 }
-
-/** Finds the target of an action that needs confirmation. If nobody can confirm it, skips the search. */
-export const findToConfirm = async (
-  session: Session,
-  given: string,
-  find: (session: Session, given: string, isForGood: boolean) => Promise<Found>,
-): Promise<Found> => (session.canConfirm ? await find(session, given, true) : { id: given, title: harmless(given) });
 
 /** Whether a string has the form of the id of a secret or a token. */
 export const isShortId = (text: string): boolean => /^[0-9A-Za-z]{8}$/.test(text);

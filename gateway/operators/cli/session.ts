@@ -94,17 +94,13 @@ export class Session {
     if (process.stdin.isTTY) await this.#ask(question);
   }
 
-  /** Whether an irreversible action can be confirmed: there is a terminal, or --yes was passed. */
-  get canConfirm(): boolean {
-    return process.stdin.isTTY || this.options.yes === true;
-  }
-
   /**
    * Asks for confirmation of an action that is irreversible or probably a mistake.
-   * @throws {AdminError} unless the operator answers yes or passed --yes
+   * @throws {AdminError} unless the operator answers yes on the terminal, or passed --yes
    */
   async confirmForGood(question: string, why = 'This cannot be undone'): Promise<void> {
-    if (!this.canConfirm) throw new AdminError('not_confirmed', `${question} ${why}; without a terminal, pass --yes.`);
+    if (!process.stdin.isTTY && !this.options.yes)
+      throw new AdminError('not_confirmed', `${question} ${why}; without a terminal, pass --yes.`);
     await this.#ask(question);
   }
 

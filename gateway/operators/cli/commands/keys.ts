@@ -7,7 +7,7 @@ import type { AdminRequest } from '../admin-client.ts';
 import type { Command } from '../command.ts';
 import { describeKey, describeKeys, findKey, pathOf, pathTo } from '../key.ts';
 import { addExplain, addFind, addKeyLists } from '../key-lists.ts';
-import { type Found, findNamed, findToConfirm, isShortId, type Kind } from '../named.ts';
+import { type Found, findNamed, isShortId, type Kind } from '../named.ts';
 import type { Session } from '../session.ts';
 import { type Column, LAST_USED, table, timeText } from '../text.ts';
 import { lengthText, limit, limitOrNone, orNull, seconds, tag, tagName, time } from '../values.ts';
@@ -63,8 +63,8 @@ Examples:
 The new secret has the name, scope, networks and expiry of the old one. Both count against the same limits.
 If the output was lost, rotate again: the unclaimed secret is replaced.`)
     .change(async (key: string, { grace, secret, expires }: { grace: number; secret?: string; expires?: string }) => {
-      const { id, title } = await findToConfirm(session, key, findKey);
-      const replaced = secret === undefined ? undefined : await findToConfirm(session, secret, secretOf(id));
+      const { id, title } = await findKey(session, key, true);
+      const replaced = secret === undefined ? undefined : await secretOf(id)(session, secret, true);
       const which = replaced === undefined ? 'Its secret' : `Its secret ${replaced.title}`;
       await session.confirmForGood(
         `Rotate ${title}? ${which} expires ${grace === 0 ? 'at once' : `in ${lengthText(grace)}`}.`,
@@ -88,7 +88,7 @@ If the output was lost, rotate again: the unclaimed secret is replaced.`)
     .sub('revoke <key>', 'permanently revoke a key; its next request is refused')
     .notes('\nTo be able to undo this, use `keys disable` instead.')
     .change(async (key: string) => {
-      const { id, title } = await findToConfirm(session, key, findKey);
+      const { id, title } = await findKey(session, key, true);
       await session.confirmForGood(`Permanently revoke ${title}?`);
       await session.call('DELETE', pathOf(id));
       session.print({ id, revoked: true }, () => `Revoked ${id}.`);
@@ -244,8 +244,8 @@ Examples:
   secrets
     .sub('revoke <key> <secret>', 'revoke a secret; the others keep working')
     .change(async (key: string, secret: string) => {
-      const { id, title } = await findToConfirm(session, key, findKey);
-      const { id: secretId, title: which } = await findToConfirm(session, secret, secretOf(id));
+      const { id, title } = await findKey(session, key, true);
+      const { id: secretId, title: which } = await secretOf(id)(session, secret, true);
       await session.confirmForGood(`Permanently revoke the secret ${which} of ${title}?`);
       await session.call('DELETE', ofSecret(id, secretId));
       session.print({ id, secretId, revoked: true }, () => `Revoked the secret ${secretId} of ${id}.`);

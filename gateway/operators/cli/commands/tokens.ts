@@ -2,7 +2,7 @@ import { Option } from 'commander';
 import { ROLES } from '../../../stores/words.ts';
 import type { IssuedToken, TokensAnswer, TokenView } from '../../api/answers.ts';
 import type { Command } from '../command.ts';
-import { findNamed, findToConfirm, isShortId, type Kind } from '../named.ts';
+import { findNamed, isShortId, type Kind } from '../named.ts';
 import type { Session } from '../session.ts';
 import { table, timeText } from '../text.ts';
 
@@ -31,7 +31,7 @@ Examples:
   });
 
   tokens.sub('revoke <token>', 'revoke a token; its next request is refused').change(async (token: string) => {
-    const { id, title } = await findToConfirm(session, token, findToken);
+    const { id, title } = await findToken(session, token);
     await session.confirmForGood(`Permanently revoke the token ${title}?`);
     await session.call('DELETE', `/tokens/${encodeURIComponent(id)}`);
     session.print({ id, revoked: true }, () => `Revoked the token ${id}.`);
@@ -44,9 +44,9 @@ const KIND: Kind<TokenView> = {
   columns: ['role', ['created', ({ createdAt }) => timeText(createdAt, process.stderr)]],
 };
 
-async function findToken(session: Session, given: string, isForGood: boolean) {
+async function findToken(session: Session, given: string) {
   const { tokens } = await session.get<TokensAnswer>('/tokens');
-  return await findNamed(session, KIND, given, tokens, isForGood);
+  return await findNamed(session, KIND, given, tokens, true);
 }
 
 const describeTokens = (tokens: readonly TokenView[]): string =>
