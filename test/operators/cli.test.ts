@@ -234,6 +234,14 @@ test('--help has examples and exit codes, and works for every command', async ()
     const { code, out } = await run(`${words} --help`);
     expect([words, code, out]).toEqual([words, 0, expect.stringContaining('Example')]);
   }
+  for (const [asked, words] of [
+    ['help', ''],
+    ['help keys', 'keys '],
+    ['help keys set', 'keys set '],
+    ['help keys secrets add', 'keys secrets add '],
+    ['keys help secrets add', 'keys secrets add '],
+  ] as const)
+    expect([asked, await run(asked)]).toEqual([asked, await run(`${words}--help`)]);
 });
 
 test('a reader that closes the pipe without reading causes no error', async () => {
@@ -300,6 +308,7 @@ test.for([
   [['requests', '--limit', '0'], 'It must be a whole number of at least 1.'],
   [['requests', '--follow', '--to', '2199-01-01T00:00:00Z'], '--to cannot be used with --follow, which does not end.'],
   [['fly'], "unknown command 'fly'"],
+  [['help', 'keys', 'fly'], "unknown command 'fly'"],
 ] as const)('ctl %j is refused with a message: %s', async ([words, message]) => {
   const before = await everything();
   expect(await ctl(stack, ...words)).toMatchObject({ code: 2, out: '', err: expect.stringContaining(message) });

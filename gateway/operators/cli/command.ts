@@ -27,6 +27,22 @@ export class Command extends Base {
     return this.command(name).description(description) as Command;
   }
 
+  /** Makes `help` explain subcommands of any depth. Commander's own explains only direct ones. */
+  explainAll(): void {
+    const groups = this.commands.filter(({ commands }) => commands.length > 0);
+    for (const group of groups) group.explainAll();
+    this.helpCommand('help [command...]');
+    const explained = (names: readonly string[]): Command =>
+      names.reduce<Command>(
+        (group, name) =>
+          group.commands.find((one) => one.name() === name) ?? group.error(`error: unknown command '${name}'`),
+        this,
+      );
+    this.command('help', { hidden: true })
+      .argument('[command...]')
+      .action((names: string[]) => explained(names).help());
+  }
+
   /** Adds notes and examples to the end of --help. */
   notes(text: string): this {
     return this.addHelpText('after', text);

@@ -34,6 +34,7 @@ export async function createCommands(session: Session): Promise<Command> {
   const load = (subject: string): Promise<{ add(program: Command, session: Session): void }> =>
     import(`./commands/${subject}.ts`);
   for (const { add } of await Promise.all(SUBJECTS.map(load))) add(program, session);
+  program.explainAll();
   program.hook('preAction', (_, command) => {
     session.options = command.optsWithGlobals();
   });
