@@ -292,6 +292,7 @@ test.for([
   [['keys', 'explain'], 'pass the id or the name of a key, or a request'],
   [['bans', 'set', NO_ID, '--for', 'ever', '--reason', 'a'], 'It must be a duration'],
   [['bans', 'set', NO_ID, '--for', '1h'], "required option '--reason <text>'"],
+  [['bans', 'set', NO_ID, '--for', '1h', '--reason', ''], 'It must not be empty.'],
   [['bans', 'set', NO_ID, '--for', '90', '--reason', 'a'], 'It needs a unit: 90s, 90m, 90h or 90d.'],
   [['usage', '--from', '2200-01-01'], 'from must not be after to.'],
   [['usage', '--from', '2200-01-01', '--csv'], 'from must not be after to.'],

@@ -60,6 +60,12 @@ export function tagName(text: string, before: readonly string[] = []): string[] 
   return [...before, text];
 }
 
+/** Reads a text that must not be empty. @throws {InvalidArgumentError} */
+export function someText(text: string): string {
+  if (text === '') throw new InvalidArgumentError('It must not be empty.');
+  return text;
+}
+
 /** Reads a number of at least one. @throws {InvalidArgumentError} for anything else */
 export function count(text: string): number {
   if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('It must be a whole number of at least 1.');

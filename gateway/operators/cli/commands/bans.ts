@@ -2,7 +2,7 @@ import type { BansAnswer, KeyView } from '../../api/answers.ts';
 import type { Command } from '../command.ts';
 import { describeBans } from '../key.ts';
 import type { Session } from '../session.ts';
-import { seconds } from '../values.ts';
+import { seconds, someText } from '../values.ts';
 import { onKey } from './keys.ts';
 
 export function add(program: Command, session: Session): void {
@@ -21,7 +21,7 @@ export function add(program: Command, session: Session): void {
   bans
     .sub('set <key>', 'ban a key for some time; this replaces an active ban')
     .requiredOption('--for <time>', 'how long, such as 90s, 15m, 24h or 7d', seconds)
-    .requiredOption('--reason <text>', 'the reason; shown with the ban')
+    .requiredOption('--reason <text>', 'the reason; shown with the ban', someText)
     .notes('\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything"')
     .action((key: string, options: { for: number }) => onKey(session, 'PUT', key, '/ban', { seconds: options.for }));
 }
