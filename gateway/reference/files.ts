@@ -251,7 +251,7 @@ function fieldRows(api: Document, given: Schema, prefix = ''): string[] {
     const { description = '', ...type } = resolved(api, member);
     const about = [...typeOf(type), ...(required.has(name) ? [] : ['optional'])].join(', ');
     const row = `<tr><th scope="row"><code>${prefix}${name}</code></th><td>${inline(String(description))} <span class="quiet">${about}</span></td></tr>`;
-    return [row, ...fieldRows(api, member, `${prefix}${name}${type.type === 'array' ? '[]' : ''}.`)];
+    return [row, ...fieldRows(api, member, `${prefix}${name}${[type.type].flat().includes('array') ? '[]' : ''}.`)];
   });
 }
 
@@ -265,16 +265,18 @@ function objectIn(api: Document, given: Schema): Schema {
 /** Describes a value's type in words. */
 function typeOf(schema: Schema): string[] {
   const { type, format, minimum, maximum, minLength, maxLength, default: otherwise } = schema as Record<string, number>;
-  const words = [type, format, schema.anyOf && 'object or null'].flat().filter((word) => word !== undefined);
+  // An object that may be null has alternatives in place of a type.
+  const types: unknown[] = [type ?? (schema.anyOf && ['object', 'null'])].flat();
+  const words = [...types.filter((word) => word !== 'null'), format].filter((word) => word !== undefined);
+  const options = Array.isArray(schema.enum) ? schema.enum.filter((value) => value !== null) : [];
   const isBounded = format === undefined && maximum !== undefined;
   return [
     words
       .join(' ')
       .replace('integer int64', '64-bit integer')
       .replace('string date-time', 'time')
-      .replace('string date', 'date')
-      .replace(' null', ' or null'),
-    ...(Array.isArray(schema.enum) ? [`one of ${schema.enum.join(', ')}`] : []),
+      .replace('string date', 'date') + (types.includes('null') ? ' or null' : ''),
+    ...(options.length > 0 ? [`one of ${options.join(', ')}`] : []),
     ...(isBounded ? [`${minimum} to ${maximum}`] : []),
     ...(maxLength === undefined ? [] : [`${minLength ?? 0} to ${maxLength} characters`]),
     ...(otherwise === undefined ? [] : [`default ${otherwise}`]),

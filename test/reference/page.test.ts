@@ -55,6 +55,23 @@ test('an error links to its entry in the reference, which says what to do', asyn
   }
 });
 
+test('the types of fields are described in words', async () => {
+  const { text } = await send(`${gateway}/docs/`);
+  const limits = text.slice(text.indexOf('id="getLimits"'));
+  const rows = limits.matchAll(/<code>([^<]+)<\/code><\/th><td>[^\n]*<span class="quiet">([^<]*)<\/span><\/td><\/tr>/g);
+  expect(Object.fromEntries([...rows].map(([, name, type]) => [name, type]))).toMatchObject({
+    'minute.limit': 'integer',
+    ban: 'object or null',
+    'ban.until': 'integer',
+    bannedUntil: 'integer or null',
+    expiresAt: 'time or null',
+    'usage[].day': 'date',
+    refusals: 'array or null, optional',
+    'refusals[].limit': 'string or null, one of minute, day',
+    'refusals[].retryAt': 'integer or null',
+  });
+});
+
 test('/docs redirects to /docs/, and unknown paths below it get 404', async () => {
   const key = await issueKey();
   const moved = await send(`${gateway}/docs`);
