@@ -123,6 +123,42 @@ async function pass(page: Page, ms: number): Promise<void> {
   await page.waitForTimeout(500);
 }
 
+test('if the refusals cannot be read, the page asks again once before it says so, and keeps the last ones', async () => {
+  const { page } = await openReference();
+  await page.clock.install();
+  const refusal = { at: 1795262395, method: 'GET', path: '/v1/pets', code: 'key_banned', limit: null, repeated: 0 };
+  let refusals: object[] | null = [refusal];
+  let asked = 0;
+  await page.route('**/v1/limits?refusals=true', async (route) => {
+    const response = await route.fetch();
+    asked++;
+    await route.fulfill({ response, json: { ...((await response.json()) as object), refusals } });
+  });
+  const listed = page.locator('#refusals li');
+  const sentence = page.getByText('They cannot be read right now. This page will try again.');
+  const none = page.getByText('There are no recent refusals for this key.');
+  const expectAfter = async (ms: number, requests: number, isSaid: boolean, entries: number, isEmpty = false) => {
+    asked = 0;
+    await pass(page, ms);
+    const shown = [asked, await sentence.isVisible(), await listed.count(), await none.isVisible()];
+    expect([ms, ...shown]).toEqual([ms, requests, isSaid, entries, isEmpty]);
+  };
+  await pasteKey(page, await stack.issueKey());
+  await listed.waitFor();
+  refusals = null;
+  await expectAfter(5_000, 1, false, 1);
+  await expectAfter(1_500, 1, true, 1);
+  await expectAfter(1_500, 0, true, 1);
+  await expectAfter(3_500, 1, true, 1);
+  refusals = [refusal, refusal];
+  await expectAfter(5_000, 1, false, 2);
+  refusals = null;
+  await pasteKey(page, await stack.issueKey());
+  await expectAfter(100, 0, false, 0);
+  refusals = [];
+  await expectAfter(1_500, 1, false, 0, true);
+});
+
 test('a ban is shown with the time at which it expires', async () => {
   const key = await stack.issueKey({ name: 'was too loud' });
   const { page } = await openReference();

@@ -3,6 +3,8 @@
 const SAMPLE_ORIGIN = 'http://127.0.0.1:8080';
 const REFRESH_MS = 5_000;
 const SLOWEST_MS = 60_000;
+/** The gateway looks up the refusals of a key once a second. */
+const REFUSALS_AGAIN_MS = 1_200;
 const COPIED_MS = 2_000;
 
 const byId = (id) => document.getElementById(id);
@@ -90,6 +92,8 @@ document.addEventListener('click', ({ target }) => {
 
 let timer;
 let waitMs = REFRESH_MS;
+/** How many responses in a row had no refusals because they could not be read. */
+let unread = 0;
 /** The request in progress. If the key is changed or forgotten before the response arrives, the response is dropped. */
 let asking;
 
@@ -138,8 +142,9 @@ function showLimits({ name, plan, minute, day, waitSeconds, strikesLeft, bannedU
   byId('strikes').textContent = number(strikesLeft);
   byId('strikes-note').textContent = bannedUntil === null ? 'Not banned' : `Banned until ${clock(bannedUntil)}`;
   showUsage(usage);
+  unread = refusals === null ? unread + 1 : 0;
   showRefusals(refusals, bannedUntil ?? (waitSeconds === 0 ? Number.POSITIVE_INFINITY : 0));
-  return REFRESH_MS;
+  return unread === 1 ? REFUSALS_AGAIN_MS : REFRESH_MS;
 }
 
 /**
@@ -202,12 +207,14 @@ function showUsage(usage) {
 const NONE = byId('no-refusals').textContent;
 
 /**
- * @param refusals null if they could not be read, in which case the last ones stay
+ * @param refusals null if they could not be read, in which case the last ones stay. The page says so only if another
+ *   attempt also fails, because the one before may have been less than a second ago
  * @param notBefore when the ban ends, as Unix time in seconds; infinite if a request is admitted now
  */
 function showRefusals(refusals, notBefore) {
-  byId('no-refusals').textContent =
-    refusals === null ? 'They cannot be read right now. This page will try again.' : NONE;
+  if (unread === 1) return;
+  byId('no-refusals').textContent = unread > 1 ? 'They cannot be read right now. This page will try again.' : NONE;
+  byId('no-refusals').hidden = refusals?.length > 0;
   if (refusals === null) return;
   byId('refusals').replaceChildren(
     ...refusals.map((refusal) => {
@@ -217,7 +224,6 @@ function showRefusals(refusals, notBefore) {
       return entry;
     }),
   );
-  byId('no-refusals').hidden = refusals.length > 0;
 }
 
 function whyOf({ code, limit, retryAt, repeated }, notBefore) {
@@ -240,7 +246,8 @@ function useKey(given) {
   byId('forget').hidden = key === undefined;
   byId('key-report').hidden = true;
   byId('refusals').replaceChildren();
-  byId('no-refusals').hidden = false;
+  byId('no-refusals').hidden = true;
+  unread = 0;
   showSamples();
   say(key === undefined ? '' : 'Loading …');
   void refresh();
