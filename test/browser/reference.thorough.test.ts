@@ -123,6 +123,22 @@ async function pass(page: Page, ms: number): Promise<void> {
   await page.waitForTimeout(500);
 }
 
+test('JSON is indented unless that would round an integer', async () => {
+  const { page } = await openReference();
+  await pasteKey(page, await stack.issueKey({ name: 'indented' }));
+  const { body } = await execute(panelOf(page, 'getLimits'));
+  expect(body).toMatch(/^\{\n {2}"name": "indented",\n[\s\S]*"refillPerSecond": 0\.\d{16}/);
+  let sent = '';
+  await page.route('**/v1/pets', (route) => route.fulfill({ body: sent }));
+  for (const [text, shown] of [
+    ['{"id":9007199254740993}', '{"id":9007199254740993}'],
+    ['[1, -9007199254740993]', '[1, -9007199254740993]'],
+  ] as const) {
+    sent = text;
+    expect((await execute(panelOf(page, 'listPets'))).body).toBe(shown);
+  }
+});
+
 test('if the refusals cannot be read, the page asks again once before it says so, and keeps the last ones', async () => {
   const { page } = await openReference();
   await page.clock.install();

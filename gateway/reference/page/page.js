@@ -281,9 +281,9 @@ function requestOf(operation) {
 }
 
 function prettyJson(text) {
-  // Numbers beyond 2^53 would be rounded.
+  // Integers beyond 2^53 would be rounded.
   try {
-    return /\d{16}/.test(text) ? text : JSON.stringify(JSON.parse(text), null, 2);
+    return /(?:^|[[:,])\s*-?\d{16}/.test(text) ? text : JSON.stringify(JSON.parse(text), null, 2);
   } catch {
     return text;
   }
