@@ -134,15 +134,22 @@ test('a plan is set to shadow mode and back to enforce', async () => {
   const ask = () => send(`${stack.gateway}/v1/pets`, { key });
   await ask();
   expect((await ask()).status).toBe(429);
-  for (const [mode, status] of [
-    ['shadow', 200],
-    ['enforce', 429],
+  const banner = page.locator('#state');
+  const expectState = (text: string) =>
+    vi.waitFor(async () => expect(await banner.innerText()).toBe(`All well\n${text}`), 10_000);
+  for (const [mode, status, state] of [
+    ['shadow', 200, 'The plan Pro is in shadow mode and refuses nothing.'],
+    ['enforce', 429, 'Every limit is exact.'],
   ] as const) {
     await reviewPlan(page, 'Pro', { Mode: mode });
     await agree(page, 'Apply');
     await question(page).waitFor({ state: 'detached' });
     await vi.waitFor(async () => expect((await ask()).status).toBe(status), 10_000);
+    await expectState(state);
   }
+  for (const plan of ['free', 'pro', 'business']) await stack.admin('PATCH', `/plans/${plan}`, { mode: 'shadow' });
+  await expectState('The plans Free, Pro and Business are in shadow mode and refuse nothing.');
+  for (const plan of ['free', 'pro', 'business']) await stack.admin('PATCH', `/plans/${plan}`, { mode: 'enforce' });
 });
 
 test('the Plans page can be used with the keyboard alone, and the focus is always visible', async () => {

@@ -352,6 +352,8 @@ export const TrafficAnswer = z.object({
     changedAt: time,
     rejectedValues: count,
     rejected: listOf(Rejected),
+    /** The plans in shadow mode, which refuse nothing. */
+    shadowPlans: z.array(z.enum(PLAN_NAMES)),
   }),
 });
 export type TrafficAnswer = z.infer<typeof TrafficAnswer>;

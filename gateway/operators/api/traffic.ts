@@ -1,6 +1,6 @@
 import type { Family } from '../../../shared/process/counts.ts';
 import { type CheckResult, fault, good, isBad, warning } from '../../check-result.ts';
-import type { RejectedValue } from '../../limiter/plans.ts';
+import { PLAN_NAMES, type RejectedValue } from '../../limiter/plans.ts';
 import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/target.ts';
 import { bucketsOf, type ProcessState, quantile, type SeenCore, seriesOf, totalsOf } from '../../telemetry/state.ts';
 import { type CoreView, MinutesAnswer, type RedisMode, type RedisView, TrafficAnswer } from './answers.ts';
@@ -34,6 +34,7 @@ export const showTraffic = operation({ answer: TrafficAnswer }, async ({ deps })
       changedAt: planCache.changedAt.toISOString(),
       rejectedValues: planCache.rejected.length,
       rejected: shownRejected(planCache.rejected),
+      shadowPlans: PLAN_NAMES.filter((plan) => planCache.table[plan].mode === 'shadow'),
     },
   };
 });

@@ -15,7 +15,7 @@ import { type Content, html, roleInWords } from './parts.ts';
 import { PlansPage } from './plans.ts';
 import { RequestsPage } from './requests.ts';
 import { followLinks, navigate, type Route, useRoute } from './router.ts';
-import { clock, counted, relative, upperFirst } from './words.ts';
+import { clock, counted, planInWords, relative, upperFirst } from './words.ts';
 
 /** The frame of all pages: login, menu, search, and the state of the gateway. */
 
@@ -145,13 +145,23 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
     if (rejectedValues > 0) return warning(`${counted(rejectedValues, 'plan value')} not in force`);
     if (workers !== undefined && workers.serving < workers.wanted)
       return warning(`${workers.serving} of ${workers.wanted} workers running`);
-    return { kind: 'good', title: 'All well', text: 'Every limit is exact.' };
+    return { kind: 'good', title: 'All well', text: limitsInWords(planTable) };
   }
   const { about, status, found: what, since: from } = worst;
   const more = findings.length === 1 ? '' : ` ${counted(findings.length - 1, 'more finding')}: see Health.`;
   const text = `${/^(are|have|were) /.test(what) ? 'They' : 'It'} ${what.replace(/\.$/, '')}.${more}`;
   if (status !== 'unknown') return bad(upperFirst(about), text, from);
   return { kind: 'warning', title: `Unknown: ${about}`, text, since: from };
+}
+
+const LIST = new Intl.ListFormat('en-GB');
+
+function limitsInWords({ shadowPlans }: TrafficAnswer['planTable']): string {
+  const names = LIST.format(shadowPlans.map(planInWords));
+  if (shadowPlans.length === 0) return 'Every limit is exact.';
+  return shadowPlans.length === 1
+    ? `The plan ${names} is in shadow mode and refuses nothing.`
+    : `The plans ${names} are in shadow mode and refuse nothing.`;
 }
 
 /** Finds a key by name, id or whole key, or a request by its id, from any page. `/` moves the focus here. */
