@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import type { z } from 'zod';
+import { OutcomeUnknown, Unavailable } from '../shared/domain-errors.ts';
 import { errorBody, HttpError, toHttpError } from '../shared/http/errors.ts';
 import { CALLER_ID, IDEMPOTENCY_KEY, MAX_IDEMPOTENCY_KEY_LENGTH } from '../shared/http/request-head.ts';
 import type { Answer, Call, Operation } from '../shared/http/service.ts';
@@ -100,7 +101,12 @@ export async function createOnce<T>(call: CoreCall, body: unknown, transaction: 
   const key = idempotencyKey(call);
   if (key === undefined) return { status: 201, body: await store.write(transaction) };
   const fingerprint = hash('sha256', `${call.path}\n${toJson(body)}`);
-  return await store.write(() => once({ key, fingerprint, now: Date.now() }, transaction, ANSWERS));
+  return await store
+    .write(() => once({ key, fingerprint, now: Date.now() }, transaction, ANSWERS))
+    .catch((thrown: unknown) => {
+      // With the key, it is safe to send the request again at once.
+      throw thrown instanceof OutcomeUnknown ? new Unavailable(thrown.cause) : thrown;
+    });
 }
 
 const ANSWERS: Answers = {

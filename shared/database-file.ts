@@ -24,3 +24,22 @@ export class DatabaseFile {
     return [this.#path, this.#path + WAL].map((file) => statSync(file, { throwIfNoEntry: false })?.ino).join();
   }
 }
+
+interface Coded {
+  readonly errcode?: number;
+}
+
+/** SQLite's result code. The low byte of an extended code is its primary code (sqlite.org/rescode.html). */
+export const primaryCode = (fault: unknown): number => ((fault as Coded).errcode ?? 0) & 0xff;
+
+const IOERR = 10;
+const IOERR_WRITE = 778;
+
+/** SQLite reports a full quota as a failed write. */
+export const isFailedWrite = (fault: unknown): boolean => (fault as Coded).errcode === IOERR_WRITE;
+
+/**
+ * Whether a failed commit may take effect after a crash: its frames were written but not synced. An unwritten frame
+ * ends the log.
+ */
+export const mayBeMade = (fault: unknown): boolean => primaryCode(fault) === IOERR && !isFailedWrite(fault);

@@ -17,5 +17,12 @@ export class Unavailable extends Error {
   }
 }
 
+/** A change may or may not have been made. */
+export class OutcomeUnknown extends Unavailable {
+  constructor(reason: unknown) {
+    super(reason, 'It is not known whether the change was made. Check before you repeat the request.');
+  }
+}
+
 /** The request conflicts with stored data. The message is public. */
 export class Conflict extends Error {}

@@ -1,7 +1,7 @@
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { Unavailable } from '../../shared/domain-errors.ts';
+import { OutcomeUnknown, Unavailable } from '../../shared/domain-errors.ts';
 import type { DatabaseUrl } from './database-url.ts';
 import { migrate } from './migrations.ts';
 import { readTables } from './queries.ts';
@@ -67,7 +67,10 @@ export class PostgresStore implements Store {
     await this.#pool.end();
   }
 
-  /** @throws {Unavailable} if no connection is available, if it breaks, or if PostgreSQL currently lacks a resource */
+  /**
+   * @throws {OutcomeUnknown} if the connection breaks during a commit
+   * @throws {Unavailable} if no connection is available, if it breaks, or if PostgreSQL currently lacks a resource
+   */
   async #withConnection<T>(use: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     let broken = false;
     const client = await this.#retryRefused(() => this.#pool.connect()).catch((cause: unknown) => {
@@ -78,7 +81,7 @@ export class PostgresStore implements Store {
       return await use(client);
     } catch (fault) {
       broken = isConnectionLost(fault);
-      throw isUnavailable(fault) ? new Unavailable(fault) : fault;
+      throw isUnavailable(fault) && !(fault instanceof OutcomeUnknown) ? new Unavailable(fault) : fault;
     } finally {
       client.off('error', ignore);
       client.release(broken);
@@ -199,15 +202,21 @@ async function runStep<T>(
   return transaction.next(rows);
 }
 
-/** Makes all changes of `use` on this connection, or none of them. */
+/**
+ * Makes all changes of `use` on this connection, or none of them.
+ * @throws {OutcomeUnknown} if the connection breaks during the commit
+ */
 async function inTransaction<T>(client: pg.ClientBase, use: () => Promise<T>): Promise<T> {
   await client.query('BEGIN');
+  let isCommitting = false;
   try {
     const result = await use();
+    isCommitting = true;
     await client.query('COMMIT');
     return result;
   } catch (fault) {
     if (!isConnectionLost(fault)) await client.query('ROLLBACK');
+    else if (isCommitting) throw new OutcomeUnknown(fault);
     throw fault;
   }
 }
@@ -274,6 +283,7 @@ const isPasswordRefused = (fault: unknown): boolean => PASSWORD_REFUSED.has(code
 
 /** Whether the connection can no longer be used. */
 function isConnectionLost(fault: unknown): boolean {
+  if (fault instanceof OutcomeUnknown) return true;
   const code = codeOf(fault);
   if (code === '') return fault instanceof Error && LOST_MESSAGES.has(fault.message);
   return LOST_CODES.has(code) || LOST_CLASSES.some((beginning) => code.startsWith(beginning));

@@ -1,8 +1,8 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
-import { DatabaseFile } from '../../shared/database-file.ts';
-import { Unavailable } from '../../shared/domain-errors.ts';
+import { DatabaseFile, mayBeMade, primaryCode } from '../../shared/database-file.ts';
+import { OutcomeUnknown, Unavailable } from '../../shared/domain-errors.ts';
 import { migrate } from './migrations.ts';
 import { readTables } from './queries.ts';
 import type { Row, Statement, Store, Transaction, Value } from './store.ts';
@@ -15,8 +15,6 @@ const CHECK_LOCK_TIMEOUT_MS = 100;
  * Faults that may pass (sqlite.org/rescode.html): busy, locked, out of memory, read-only, I/O error, full, cannot open.
  */
 const UNAVAILABLE: ReadonlySet<number> = new Set([5, 6, 7, 8, 10, 13, 14]);
-/** The low byte of an extended result code is its primary code. */
-const PRIMARY_CODE = 0xff;
 
 const GONE =
   'The database file was removed or replaced. Put it back, or restart the core to use the file that is there now.';
@@ -101,16 +99,19 @@ export class SqliteStore implements Store {
 
   #commit(group: readonly Waiting[]): void {
     const startedAt = performance.now();
+    let isCommitting = false;
     try {
       this.#checkFile();
       this.#execute('BEGIN IMMEDIATE');
       const outcomes = this.#attemptAll(group);
+      isCommitting = true;
       this.#execute('COMMIT');
       this.#onCommit(group.length, (performance.now() - startedAt) / 1_000);
       for (const [index, outcome] of outcomes.entries()) settle(group[index] as Waiting, outcome);
     } catch (cause) {
       if (this.#database.isTransaction) this.#execute('ROLLBACK');
-      for (const { reject } of group) reject(storeFault(cause));
+      const fault = isCommitting && mayBeMade(cause) ? new OutcomeUnknown(cause) : storeFault(cause);
+      for (const { reject } of group) reject(fault);
     }
   }
 
@@ -211,6 +212,5 @@ function settle({ resolve, reject }: Waiting, outcome: Outcome): void {
 }
 
 function storeFault(fault: unknown): unknown {
-  const { errcode = 0 } = fault as { errcode?: number };
-  return UNAVAILABLE.has(errcode & PRIMARY_CODE) ? new Unavailable(fault) : fault;
+  return UNAVAILABLE.has(primaryCode(fault)) ? new Unavailable(fault) : fault;
 }

@@ -8,7 +8,10 @@ import { Conflict, Unavailable } from '../../shared/domain-errors.ts';
 export interface Store {
   /** Runs statements that change nothing. */
   read<T>(transaction: () => Transaction<T>): Promise<T>;
-  /** Runs a transaction completely or not at all. May run it again from the start if the database requires that. */
+  /**
+   * Runs a transaction completely or not at all. May run it again from the start if the database requires that.
+   * @throws {OutcomeUnknown} if the transaction may have been committed
+   */
   write<T>(transaction: () => Transaction<T>): Promise<T>;
   /**
    * Checks whether requests can be served, without changing anything.

@@ -1,4 +1,4 @@
-import { Conflict, Unavailable } from '../domain-errors.ts';
+import { Conflict, OutcomeUnknown, Unavailable } from '../domain-errors.ts';
 
 interface ErrorRow {
   readonly status: number;
@@ -155,6 +155,8 @@ export const methodNotAllowed = (allowed: string): HttpError =>
 /** The error response for any thrown value. An unknown fault becomes a 500 without details. */
 export function toHttpError(thrown: unknown): HttpError {
   if (thrown instanceof HttpError) return thrown;
+  if (thrown instanceof OutcomeUnknown)
+    return new HttpError('gateway_timeout', thrown.shown, { cause: thrown.cause ?? thrown });
   if (thrown instanceof Unavailable) return unavailable(thrown.cause ?? thrown, thrown.shown);
   if (thrown instanceof Conflict) return new HttpError('conflict', thrown.message);
   return new HttpError('internal_error', undefined, { cause: thrown });

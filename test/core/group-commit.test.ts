@@ -1,10 +1,10 @@
 import { copyFile, rename } from 'node:fs/promises';
-import { DatabaseSync } from 'node:sqlite';
-import { expect, test } from 'vitest';
+import { DatabaseSync, StatementSync } from 'node:sqlite';
+import { expect, test, vi } from 'vitest';
 import { insertPet } from '../../core/store/queries.ts';
 import { SqliteStore } from '../../core/store/sqlite.ts';
 import { query, type Transaction } from '../../core/store/store.ts';
-import { Unavailable } from '../../shared/domain-errors.ts';
+import { OutcomeUnknown, Unavailable } from '../../shared/domain-errors.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
 const rex = { name: 'Rex', categoryId: 1n, status: 'available' } as const;
@@ -48,6 +48,26 @@ test('a failed commit fails all of its writes, and the next commit succeeds', as
   expect(await reopened.read(() => query('SELECT id FROM pets'))).toEqual([{ id: 1n }]);
   await reopened.close();
 });
+
+test.for([
+  ['a sync', 1034, OutcomeUnknown],
+  ['a write', 778, Unavailable],
+] as const)(
+  'if %s fails during a commit (code %i), its writes fail with the right error',
+  async ([, errcode, expected]) => {
+    const store = new SqliteStore(`${await temporaryFolder()}/store.db`);
+    const commit = vi.spyOn(StatementSync.prototype, 'run').mockImplementation(function (this: StatementSync) {
+      if (this.sourceSQL === 'COMMIT') throw Object.assign(new Error('disk I/O error'), { errcode });
+      this.all();
+      return { changes: 0, lastInsertRowid: 0 };
+    });
+    const fault = await store.write(() => insertPet(rex)).catch((thrown: unknown) => thrown);
+    commit.mockRestore();
+    expect((fault as Error).constructor).toBe(expected);
+    expect(await store.write(() => insertPet(rex))).toEqual({ id: 1n, ...rex });
+    await store.close();
+  },
+);
 
 test.for([
   ['removed', 'store.db'],

@@ -7,6 +7,7 @@ import { readCoreSettings } from '../../core/config.ts';
 import { startCore } from '../../core/core.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { emptyPostgres } from '../support/databases.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
 import { post, send } from '../support/http.ts';
 import { readableLog } from '../support/log.ts';
 import { freePort } from '../support/port.ts';
@@ -83,6 +84,51 @@ test(
     expect(awayMs).toBeLessThan(500);
   },
 );
+
+describe('if the connection breaks after COMMIT was sent, the client is told to look first', async () => {
+  const proxy = await startFaultProxy(await emptyPostgres());
+  const stack = await startStack({ DATABASE_URL: proxy.url });
+  const [rex, pets, orders] = [{ name: 'Rex', categoryId: 1 }, '/v1/pets', '/v1/store/orders'];
+  for (let count = 0; count < 3; count++) await post(stack.core + pets, rex);
+  await post(stack.core + orders, { petId: 1 });
+  const key = await stack.issueKey();
+
+  async function cutting<T>(act: () => Promise<T>): Promise<T> {
+    proxy.set({ kind: 'cut-reply', afterBytes: 0, to: 'COMMIT' });
+    const result = await act();
+    proxy.set({ kind: 'pass' });
+    return result;
+  }
+
+  test.for([
+    ['adding a pet', 'POST', pets, rex],
+    ['changing a pet', 'PATCH', `${pets}/2`, { name: 'Max' }],
+    ['deleting a pet', 'DELETE', `${pets}/3`, undefined],
+    ['placing an order', 'POST', orders, { petId: 2 }],
+    ['moving an order', 'PATCH', `${orders}/1`, { status: 'approved' }],
+  ] as const)('%s', async ([, method, path, body]) => {
+    const toCore = await cutting(() => post(stack.core + path, body, { method }));
+    expect([toCore.status, toCore.headers['retry-after']]).toEqual([504, undefined]);
+    const message = 'It is not known whether the change was made. Check before you repeat the request.';
+    expect(toCore.json).toEqual({ code: 'gateway_timeout', message, status: 504 });
+  });
+
+  test('through the gateway', async () => {
+    const answer = await cutting(() => post(stack.gateway + pets, rex, { key }));
+    expect([answer.status, answer.headers['retry-after']]).toEqual([504, undefined]);
+    expect(answer.json).toMatchObject({ code: 'gateway_timeout' });
+  });
+
+  test('unless an Idempotency-Key makes it safe to send the request again', async () => {
+    const count = async () => ((await send(`${stack.core + pets}?limit=100`)).json as unknown[]).length;
+    const before = await count();
+    const add = () => post(stack.core + pets, rex, { headers: { 'idempotency-key': 'k1' } });
+    const unknown = await cutting(add);
+    expect([unknown.status, unknown.headers['retry-after']]).toEqual([503, '1']);
+    expect((await add()).status).toBe(201);
+    expect(await count()).toBe(before + 1);
+  });
+});
 
 test('the PostgreSQL schema has the same tables and columns as that of SQLite', () => {
   const shape = (database: 'sqlite' | 'postgres') => {

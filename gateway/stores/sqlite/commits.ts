@@ -1,8 +1,8 @@
 import { statSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { DatabaseFile } from '../../../shared/database-file.ts';
+import { DatabaseFile, isFailedWrite, mayBeMade } from '../../../shared/database-file.ts';
 import { NotMade, Unknown, type Urgency } from '../storage.ts';
-import { FULL, isFailedWrite, mayBeMade, type Room, sentenceOf, whyOf } from './disk.ts';
+import { FULL, type Room, sentenceOf, whyOf } from './disk.ts';
 
 /**
  * The maximum number of steps in one transaction, and the length in pages at which the log is moved into the database.

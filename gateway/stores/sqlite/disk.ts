@@ -14,6 +14,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
+import { primaryCode } from '../../../shared/database-file.ts';
 
 const RESERVED_BYTES = 1_048_576;
 /** The disk counts as full if, apart from the reserved space, it has less free space than this. */
@@ -155,35 +156,14 @@ const OF_THE_SYSTEM: Readonly<Record<string, string>> = {
   EIO: 'The disk that holds DATA_DIR reports an error.',
 };
 
-interface Coded {
-  readonly errcode?: number;
-  readonly code?: string;
-}
-
-/** The low byte of an extended result code is its primary code. */
-const primaryCode = ({ errcode = 0 }: Coded): number => errcode & 0xff;
-
 /** Why the disk or SQLite refused; undefined for any other error. */
 export function whyOf(fault: unknown): string | undefined {
-  const coded = fault as Coded;
-  return OF_SQLITE[primaryCode(coded)] ?? OF_THE_SYSTEM[coded.code ?? ''];
+  return OF_SQLITE[primaryCode(fault)] ?? OF_THE_SYSTEM[(fault as NodeJS.ErrnoException).code ?? ''];
 }
 
 export const sentenceOf = (fault: unknown): string =>
   whyOf(fault) ?? `DATA_DIR cannot be written: ${(fault as Error).message}.`;
 
-export const isBusy = (fault: unknown): boolean => [5, 6].includes(primaryCode(fault as Coded));
+export const isBusy = (fault: unknown): boolean => [5, 6].includes(primaryCode(fault));
 
 export const isDamage = (fault: unknown): boolean => whyOf(fault) === DAMAGED;
-
-const IOERR = 10;
-const IOERR_WRITE = 778;
-
-/** SQLite reports a full quota as a failed write. */
-export const isFailedWrite = (fault: unknown): boolean => (fault as Coded).errcode === IOERR_WRITE;
-
-/**
- * Whether a failed commit may take effect after a crash: its frames were written but not synced. An unwritten frame
- * ends the log.
- */
-export const mayBeMade = (fault: unknown): boolean => primaryCode(fault as Coded) === IOERR && !isFailedWrite(fault);
