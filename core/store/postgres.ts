@@ -45,17 +45,11 @@ export class PostgresStore implements Store {
   }
 
   read<T>(transaction: () => Transaction<T>): Promise<T> {
-    return this.#withConnection((client) => run(client, transaction()));
+    return this.#withConnection((client) => runAgain(() => run(client, transaction())));
   }
 
-  async write<T>(transaction: () => Transaction<T>): Promise<T> {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await this.#withConnection((client) => inTransaction(client, () => run(client, transaction())));
-      } catch (fault) {
-        if (attempt === MAX_ATTEMPTS || !isToBeRunAgain(fault)) throw fault;
-      }
-    }
+  write<T>(transaction: () => Transaction<T>): Promise<T> {
+    return this.#withConnection((client) => runAgain(() => inTransaction(client, () => run(client, transaction()))));
   }
 
   check(): Promise<void> {
@@ -180,6 +174,17 @@ function nameOf(sql: string): string {
   return name;
 }
 
+/** Runs a transaction, up to three times if PostgreSQL requires that. */
+async function runAgain<T>(transact: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await transact();
+    } catch (fault) {
+      if (attempt === MAX_ATTEMPTS || !isToBeRunAgain(fault)) throw fault;
+    }
+  }
+}
+
 /** Runs the statements of a transaction. */
 async function run<T>(client: pg.ClientBase, transaction: Transaction<T>): Promise<T> {
   let step = transaction.next();
@@ -203,11 +208,12 @@ async function runStep<T>(
 }
 
 /**
- * Makes all changes of `use` on this connection, or none of them.
+ * Makes all changes of `use` on this connection, or none of them. The queries lock the rows that they depend on, so a
+ * stricter isolation would only make concurrent transactions fail.
  * @throws {OutcomeUnknown} if the connection breaks during the commit
  */
 async function inTransaction<T>(client: pg.ClientBase, use: () => Promise<T>): Promise<T> {
-  await client.query('BEGIN');
+  await client.query('BEGIN ISOLATION LEVEL READ COMMITTED');
   let isCommitting = false;
   try {
     const result = await use();
@@ -290,7 +296,8 @@ function isConnectionLost(fault: unknown): boolean {
 }
 
 /** Whether a later retry may succeed. */
-const isUnavailable = (fault: unknown): boolean => isConnectionLost(fault) || WITHOUT_MEANS.test(codeOf(fault));
+const isUnavailable = (fault: unknown): boolean =>
+  isConnectionLost(fault) || isToBeRunAgain(fault) || WITHOUT_MEANS.test(codeOf(fault));
 
 const isToBeRunAgain = (fault: unknown): boolean => RUN_AGAIN.has(codeOf(fault));
 

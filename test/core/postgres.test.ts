@@ -94,7 +94,7 @@ describe('if the connection breaks after COMMIT was sent, the client is told to 
   const key = await stack.issueKey();
 
   async function cutting<T>(act: () => Promise<T>): Promise<T> {
-    proxy.set({ kind: 'cut-reply', afterBytes: 0, to: 'COMMIT' });
+    proxy.set({ kind: 'cut-reply', afterBytes: 0, to: 'COMMIT\0' });
     const result = await act();
     proxy.set({ kind: 'pass' });
     return result;

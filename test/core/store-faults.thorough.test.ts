@@ -23,6 +23,8 @@ test.for([
   ['a statement that takes too long', '57014', 503],
   ['a disk failure', '58030', 503],
   ['a read-only database', '25006', 503],
+  ['a serialization failure', '40001', 503],
+  ['a deadlock', '40P01', 503],
   ['an invalid statement', '42703', 500],
 ] as const)('on %s in PostgreSQL (code %s), a request gets %i, and the cause is logged', async ([, code, status]) => {
   const url = await emptyPostgres();
@@ -41,6 +43,19 @@ test.for([
   const kind = status === 503 ? 'unavailable' : 'failed';
   expect((await scrape(stack.core)).sum('core_store_errors_total', { kind })).toBe(1);
   expect((await send(`${stack.core}/v1/pets`)).status).toBe(200);
+});
+
+test('a stricter default isolation of PostgreSQL makes no concurrent request fail', async () => {
+  const url = await emptyPostgres();
+  await onPostgres(
+    url,
+    `ALTER DATABASE ${new URL(url).pathname.slice(1)} SET default_transaction_isolation = serializable`,
+  );
+  const stack = await startStack({ DATABASE_URL: url });
+  await post(`${stack.core}/v1/pets`, REX);
+  const change = (at: number) => post(`${stack.core}/v1/pets/1`, { name: `Rex ${at}` }, { method: 'PATCH' });
+  const answers = await Promise.all(Array.from({ length: 50 }, (_, at) => change(at)));
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
 });
 
 describe.for(DATABASES)('on %s', async ([, empty]) => {
