@@ -1,7 +1,26 @@
-import { statSync } from 'node:fs';
+import { existsSync, mkdirSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
 
 /** What the name of a database's write-ahead log adds to that of its file (sqlite.org/wal.html). */
 export const WAL = '-wal';
+
+/**
+ * Creates a folder and the missing folders above it. Node's own `recursive` never ends if the system reports that a
+ * folder is missing although it is there, as in /proc.
+ * @returns false if the folder was there
+ */
+export function createFolder(path: string, mode?: number): boolean {
+  const above = dirname(path);
+  if (above !== path && !existsSync(above)) createFolder(above, mode);
+  try {
+    mkdirSync(path, { mode });
+    return true;
+  } catch (fault) {
+    if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return false;
+    if ((fault as NodeJS.ErrnoException).code !== 'EEXIST') throw fault;
+    throw new Error(`${path} is not a folder`, { cause: fault });
+  }
+}
 
 /** The file of an open SQLite database, and its write-ahead log. */
 export class DatabaseFile {

@@ -40,7 +40,7 @@ export class DatabaseUrl {
   }
 }
 
-/** What the system's error codes mean. PostgreSQL and SQLite have their own messages. */
+/** What the system's error codes mean for a connection to PostgreSQL, which has its own messages. */
 const WORDS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing is listening there',
   ENOTFOUND: 'there is no host with this name',
@@ -58,7 +58,10 @@ const WORDS: Readonly<Record<string, string>> = {
  */
 export function explainStart(url: string, fault: unknown): string {
   const cause = fault instanceof Unavailable && fault.cause !== undefined ? fault.cause : fault;
-  return `DATABASE_URL: ${placeOf(url)} cannot be used: ${reasonOf(cause)}.`;
+  const { code = '', message = '' } = cause as NodeJS.ErrnoException;
+  const words = url.startsWith('sqlite:') ? undefined : WORDS[code];
+  const reason = words ?? (message || code || String(cause)).replace(/\.$/, '');
+  return `DATABASE_URL: ${placeOf(url)} cannot be used: ${reason}.`;
 }
 
 function placeOf(url: string): string {
@@ -66,9 +69,4 @@ function placeOf(url: string): string {
   if (!URL.canParse(url)) return 'PostgreSQL';
   const { hostname, port, pathname } = new URL(url);
   return `PostgreSQL at ${hostname || 'localhost'}:${port || 5432}, database ${pathname.slice(1) || '(default)'},`;
-}
-
-function reasonOf(cause: unknown): string {
-  const { code = '', message = '' } = cause as NodeJS.ErrnoException;
-  return WORDS[code] ?? (message || code || String(cause)).replace(/\.$/, '');
 }

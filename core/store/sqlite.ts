@@ -1,7 +1,6 @@
-import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
-import { DatabaseFile, mayBeMade, primaryCode } from '../../shared/database-file.ts';
+import { createFolder, DatabaseFile, mayBeMade, primaryCode } from '../../shared/database-file.ts';
 import { OutcomeUnknown, Unavailable } from '../../shared/domain-errors.ts';
 import { migrate } from './migrations.ts';
 import { readTables } from './queries.ts';
@@ -43,7 +42,7 @@ export class SqliteStore implements Store {
 
   /** @param path the file, which is created if missing, with its folder */
   constructor(path: string, onCommit: CommitObserver = () => {}) {
-    mkdirSync(dirname(path), { recursive: true });
+    createFolder(dirname(path));
     this.#onCommit = onCommit;
     this.#database = new DatabaseSync(path, { readBigInts: true, timeout: LOCK_TIMEOUT_MS });
     // FULL: a commit is on disk before it is acknowledged, so it survives a power cut as well as a crash.

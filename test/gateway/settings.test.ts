@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
+import { symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { CoreSettings, readCoreSettings } from '../../core/config.ts';
@@ -145,6 +145,26 @@ test.for([
     });
   },
 );
+
+const dangling = join(folder, 'link');
+await symlink(join(folder, 'nowhere'), dangling);
+const NOT_MADE = "ENOENT: no such file or directory, mkdir '/proc/none'";
+
+test.for([
+  ['core/main.ts', '/proc/none/a', `the SQLite file /proc/none/a/a.db cannot be used: ${NOT_MADE}`],
+  ['gateway/main.ts', '/proc/none/a', `/proc/none/a cannot be created. DATA_DIR cannot be written: ${NOT_MADE}`],
+  ['core/main.ts', dangling, `the SQLite file ${dangling}/a.db cannot be used: ${dangling} is not a folder`],
+  [
+    'gateway/main.ts',
+    dangling,
+    `${dangling} cannot be created. DATA_DIR cannot be written: ${dangling} is not a folder`,
+  ],
+] as const)('%s exits with the reason if it cannot create %s', async ([main, DATA_DIR, fault]) => {
+  const environment = { PORT: '0', ADMIN_PORT: '0', DATA_DIR, DATABASE_URL: `sqlite:${DATA_DIR}/a.db` };
+  const setting = main === 'core/main.ts' ? 'DATABASE_URL:' : 'DATA_DIR';
+  const { code, err } = await startProcess(process.execPath, [main], environment).ended;
+  expect({ code, err }).toEqual({ code: 1, err: `${setting} ${fault}.\n` });
+});
 
 test('unset and empty settings have their default values', () => {
   const defaults = { HOST: '127.0.0.1', PORT: 8080, CORE_URL: ['http://127.0.0.1:7001'], REDIS_TIMEOUT_MS: 250 };

@@ -6,7 +6,6 @@ import {
   copyFileSync,
   existsSync,
   fsyncSync,
-  mkdirSync,
   mkdtempSync,
   openSync,
   readSync,
@@ -18,7 +17,7 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { WAL } from '../../../shared/database-file.ts';
+import { createFolder, WAL } from '../../../shared/database-file.ts';
 import { isRunning } from '../../../shared/process/running.ts';
 import { FULL, isBusy, isDamage, Room, sentenceOf, whyOf } from './disk.ts';
 
@@ -66,7 +65,7 @@ export interface Opened {
  * @throws {Error} if another gateway uses the folder, or the database is damaged or can be neither written nor copied
  */
 export function openFolder(folder: string): Opened {
-  createFolder(folder);
+  createDataDir(folder);
   const unlock = lockFolder(folder);
   try {
     return { ...openOrCopy(folder), unlock };
@@ -77,20 +76,15 @@ export function openFolder(folder: string): Opened {
   }
 }
 
-function createFolder(folder: string): void {
+function createDataDir(folder: string): void {
   try {
-    if (mkdirSync(folder, { recursive: true, mode: 0o700 }) === undefined) return;
+    if (!createFolder(folder, 0o700)) return;
     // SQLite syncs the folder that holds its files, but not the folder above.
     const above = openSync(dirname(folder), 'r');
     fsyncSync(above);
     closeSync(above);
-  } catch {
-    try {
-      // On a read-only file system, `recursive` reports that a folder is missing instead of the reason.
-      mkdirSync(folder, { mode: 0o700 });
-    } catch (fault) {
-      throw new Error(`DATA_DIR ${folder} cannot be created. ${sentenceOf(fault)}`, { cause: fault });
-    }
+  } catch (fault) {
+    throw new Error(`DATA_DIR ${folder} cannot be created. ${sentenceOf(fault)}`, { cause: fault });
   }
 }
 
