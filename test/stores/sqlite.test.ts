@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { chmod, copyFile, cp, mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, cp, mkdir, open as openFile, readFile, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { expect, test, vi } from 'vitest';
 import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 import { NotMade } from '../../gateway/stores/storage.ts';
@@ -8,6 +9,16 @@ import { cleanUp } from '../support/clean-up.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { commitEnds, commitsIn, frameEnds } from '../support/wal.ts';
+
+/** Overwrites the first page of a table or an index. */
+async function damage(path: string, name: string): Promise<void> {
+  const database = new DatabaseSync(path, { readOnly: true });
+  const { rootpage = 0 } = database.prepare('SELECT rootpage FROM sqlite_schema WHERE name = ?').get(name) ?? {};
+  database.close();
+  const file = await openFile(path, 'r+');
+  await file.write(Buffer.alloc(4_096), 0, 4_096, (Number(rootpage) - 1) * 4_096);
+  await file.close();
+}
 
 const WRITER = 'test/support/sqlite-writer.ts';
 
@@ -125,6 +136,26 @@ test.runIf(process.getuid?.() === 0)(
     expect(await start()).toContain(`process ${process.pid}.`);
   },
 );
+
+test.runIf(process.getuid?.() === 0)('a start on the private folder of another user names the setting', async () => {
+  const { folder, storage } = await open();
+  await storage.close();
+  const { err } = await startProcess(process.execPath, [WRITER, folder], {}, { uid: 65_534 }).ended;
+  expect(err).toContain(`DATA_DIR ${folder} cannot be used. The gateway has no permission to write to DATA_DIR.`);
+});
+
+test('a start on a database with a damaged index names the damage and releases the folder', async () => {
+  const { folder, storage } = await open();
+  await storage.change(put('a', { created_at: '1' }));
+  await storage.close();
+  const path = join(folder, 'gateway.db');
+  const sound = await readFile(path);
+  await damage(path, 'keys_by_creation');
+  const start = () => new SqliteStorage(folder);
+  expect(start).toThrow(`${path} is damaged. Restore a backup.`);
+  await writeFile(path, sound);
+  await start().close();
+});
 
 test.for([
   ['zeros', Buffer.alloc(4_096)],

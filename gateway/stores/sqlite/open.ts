@@ -71,9 +71,18 @@ export function openFolder(folder: string): Opened {
     return { ...openOrCopy(folder), unlock };
   } catch (fault) {
     unlock();
-    if (isDamage(fault)) throw new Error(`${join(folder, FILE)} is damaged. Restore a backup.`, { cause: fault });
-    throw fault;
+    throw startFault(folder, fault);
   }
+}
+
+/** A fault of a start, with the reason for operators if it is a fault of the disk or of SQLite. */
+export function startFault(folder: string, cause: unknown): unknown {
+  const why = whyOf(cause);
+  if (why === undefined) return cause;
+  const said = isDamage(cause)
+    ? `${join(folder, FILE)} is damaged. Restore a backup.`
+    : `DATA_DIR ${folder} cannot be used. ${why}`;
+  return new Error(said, { cause });
 }
 
 function createDataDir(folder: string): void {

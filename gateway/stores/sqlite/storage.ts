@@ -15,7 +15,7 @@ import {
 } from '../storage.ts';
 import { Commits } from './commits.ts';
 import { whyOf } from './disk.ts';
-import { type Opened, openFolder } from './open.ts';
+import { type Opened, openFolder, startFault } from './open.ts';
 import { Log, Records } from './records.ts';
 
 const PROBE_MS = 3_000;
@@ -67,9 +67,15 @@ export class SqliteStorage implements Storage, KeySource {
   constructor(folder: string, options: SqliteOptions = {}) {
     const { owner, auditLength = LOG_LENGTHS.audit, clock = systemClock, probeMs = PROBE_MS } = options;
     this.#opened = openFolder(folder);
-    const { database, room, why } = this.#opened;
+    const { database, room, why, unlock } = this.#opened;
     this.#clock = clock;
-    this.#records = new Records(database, clock);
+    try {
+      this.#records = new Records(database, clock);
+    } catch (fault) {
+      database.close();
+      unlock();
+      throw startFault(folder, fault);
+    }
     this.#log = new Log(database, { ...LOG_LENGTHS, audit: auditLength });
     this.#owner = owner;
     let saved: readonly string[] = [];
