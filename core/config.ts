@@ -3,8 +3,16 @@ import { host, integer, logLevel, port, readSettings, type Settings, tokens } fr
 
 const databaseUrl = z
   .string()
-  .regex(/^(?:sqlite:|postgres(?:ql)?:\/\/).+$/, 'must be sqlite:<path> or postgres://…')
+  .regex(/^(?:sqlite:|postgres(?:ql)?:\/\/).+$/, { error: 'must be sqlite:<path> or postgres://…', abort: true })
+  .refine(
+    (url) => url.startsWith('sqlite:') || isUrl(url),
+    'must be a URL in which special characters are percent-encoded, for example # in a password as %23',
+  )
   .meta({ secret: true });
+
+/** A / or # in a password ends the host too early, so that an @ follows it. A URL without a host names a socket. */
+const isUrl = (url: string): boolean =>
+  URL.canParse(url.replace('@/', '@localhost/')) && !/^\w+:\/\/[^@/?#]*[/#][^?]*@/.test(url);
 
 /** The core's settings, one line each: name, check, default, and the description for --help and deploy/SETTINGS.md. */
 export const CoreSettings = z.object({

@@ -108,6 +108,25 @@ function pair(settings: Record<string, string>, fault: string): [Record<string, 
   return [settings, fault];
 }
 
+test.for([
+  ['postgres://u:pass#word@host/db', false],
+  ['postgres://u:pass/word@host/db', false],
+  ['postgres://u:pass?word@host/db', false],
+  ['postgres://u:12#34@host/db', false],
+  ['postgres://u:12/34@host/db', false],
+  ['postgres://u:p%23ss%40w@rd@host/db', true],
+  ['postgres://u:pass word@host:5432/db?user=a@b', true],
+  ['postgresql://host/db?user=a@b', true],
+  ['postgres://u:pass@/db?host=/run/postgresql', true],
+  ['postgres://%2Frun%2Fpostgresql/db', true],
+] as const)('the database URL %s is accepted: %s', ([DATABASE_URL, isValid]) => {
+  const read = () => readCoreSettings({ PORT: 'x', DATABASE_URL });
+  const fault =
+    'DATABASE_URL: must be a URL in which special characters are percent-encoded, for example # in a password as %23';
+  const others = 'The settings are invalid:\n  PORT: must be a whole number from 0 to 65535';
+  expect(read).toThrow(new SettingsError(isValid ? others : `${others}\n  ${fault}`));
+});
+
 test.for(['x'.repeat(24), 'é'.repeat(12), `whsec_${'A'.repeat(32)}`, `whsec_${'A'.repeat(42)}==`])(
   'the webhook secret %s is long enough',
   (secret) => {
