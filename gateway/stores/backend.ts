@@ -7,6 +7,7 @@ import type { EmbeddedLimiter } from './embedded-limiter.ts';
 import type { Backups, Keys } from './keys.ts';
 import type { Plans } from './plans.ts';
 import type { Peers } from './redis/peers.ts';
+import { adviceOn } from './sqlite/disk.ts';
 import type { Storage } from './storage.ts';
 import type { Tokens } from './tokens.ts';
 
@@ -88,7 +89,7 @@ function checkFault(why: string | undefined, isCopy: boolean): CheckResult {
   if (why === undefined) return good('data', 'is stored in DATA_DIR');
   const advice = isCopy
     ? 'Make DATA_DIR writable, then restart this gateway. Until then, it uses a copy of the data.'
-    : 'Free some space for DATA_DIR, and make it writable.';
+    : adviceOn(why);
   return fault('data', `cannot be stored, and changes are refused. ${why}`, advice);
 }
 

@@ -1,4 +1,4 @@
-import { Conflict } from '../../shared/domain-errors.ts';
+import { Conflict, Unavailable } from '../../shared/domain-errors.ts';
 import { monotonicClock } from '../limiter/bucket.ts';
 import type { KeyFacts } from '../limiter/client.ts';
 import type { Clients } from '../limiter/clients.ts';
@@ -324,7 +324,7 @@ export const factsReader =
       clients.noteFacts(id, facts, askedAt);
       return facts;
     } catch (fault) {
-      if (!(fault instanceof StoreUnavailable)) throw fault;
+      if (!(fault instanceof Unavailable)) throw fault;
       const facts = clients.facts(id);
       if (facts === undefined) throw new StoreUnavailable(fault, NO_FACTS);
       return facts;

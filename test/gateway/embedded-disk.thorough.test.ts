@@ -1,9 +1,13 @@
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { KeyView } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
+import { damage } from '../support/damaged-database.ts';
 import { send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { smallDisk } from '../support/small-disk.ts';
+import { temporaryFolder } from '../support/stack.ts';
 import { launchWorkers, type Workers } from '../support/workers.ts';
 
 /**
@@ -123,4 +127,36 @@ test('after startup on a read-only disk, keys and plans are in force, and change
   await expectFault(second, 'DATA_DIR is read-only.', 'then restart this gateway');
   await stop(second);
   await disk.remount('rw');
+});
+
+test('on a database with a damaged page, doctor and backup name the damage, and clients are not told', async () => {
+  const folder = await temporaryFolder();
+  const first = await startOn(folder);
+  const keys = await inTurn(Array.from({ length: 60 }), 30, () => issue(first));
+  await stop(first);
+  await damage(join(folder, 'gateway.db'), 'records');
+  const gateway = await startOn(folder);
+  const why = 'The database in DATA_DIR is damaged.';
+  const { findings } = (await gateway.admin('/doctor')).json as { findings: { about: string }[] };
+  expect(findings.find(({ about }) => about === 'keys')).toMatchObject({ found: 'cannot be read', advice: why });
+  expect((await gateway.admin('/backup')).json).toMatchObject({ status: 503, message: why });
+  const read = await inTurn(keys, 30, (key) => gateway.admin(`/keys/${idOf(key)}`));
+  const damaged = keys.filter((_, at) => read[at]?.status === 503);
+  expect([damaged.length > 0, damaged.length < keys.length]).toEqual([true, true]);
+  const told = await send(`${gateway.gateway}/v1/limits`, { key: damaged[0] });
+  expect([told.status, told.text.includes('DATA_DIR')]).toEqual([503, false]);
+  expect((await create(gateway)).json).toEqual(NOT_MADE(why));
+  await expectFault(gateway, why, 'restore a backup');
+  await stop(gateway);
+});
+
+test('after the database file was removed, the doctor advises to make a backup', async () => {
+  const folder = await temporaryFolder();
+  const gateway = await startOn(folder);
+  await rm(join(folder, 'gateway.db'));
+  const why =
+    'The database file was removed or replaced. This gateway still has it open: make a backup with ctl backup, ' +
+    'restart the gateway, and restore the backup.';
+  await expectFault(gateway, why, 'Run ctl backup');
+  await stop(gateway);
 });

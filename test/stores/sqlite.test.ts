@@ -1,24 +1,14 @@
 import { randomBytes } from 'node:crypto';
-import { chmod, copyFile, cp, mkdir, open as openFile, readFile, rename, stat, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, cp, mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { expect, test, vi } from 'vitest';
 import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 import { NotMade } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { damage } from '../support/damaged-database.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { commitEnds, commitsIn, frameEnds } from '../support/wal.ts';
-
-/** Overwrites the first page of a table or an index. */
-async function damage(path: string, name: string): Promise<void> {
-  const database = new DatabaseSync(path, { readOnly: true });
-  const { rootpage = 0 } = database.prepare('SELECT rootpage FROM sqlite_schema WHERE name = ?').get(name) ?? {};
-  database.close();
-  const file = await openFile(path, 'r+');
-  await file.write(Buffer.alloc(4_096), 0, 4_096, (Number(rootpage) - 1) * 4_096);
-  await file.close();
-}
 
 const WRITER = 'test/support/sqlite-writer.ts';
 

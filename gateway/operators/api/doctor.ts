@@ -132,13 +132,13 @@ interface Seen {
 /**
  * Wraps a slow check so that only one runs at a time, and its result is kept for a while. A good result is reused
  * unless keys have dropped out of the list. A bad one is not reused, so that a fix is visible at once.
- * @returns undefined if the keys cannot be read
+ * @returns undefined if the keys cannot be read, after a call of `onFault`
  */
-function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number) {
+function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number, onFault: (cause: unknown) => undefined) {
   let kept: (Seen & { readonly at: number }) | undefined;
   let running: Promise<Seen | undefined> | undefined;
   const once = async () => {
-    const seen = await check().catch(() => undefined);
+    const seen = await check().catch(onFault);
     if (seen !== undefined) kept = { ...seen, at: performance.now() };
     running = undefined;
     return seen;
@@ -169,15 +169,16 @@ const LOST = fault(
 
 /** @param hasAdmitted whether requests have been admitted since the start: they had keys, so there should be some */
 export function keysCheck(keys: Keys, hasAdmitted: () => boolean): () => Promise<CheckResult[]> {
+  let advice = '';
+  const onFault = (cause: unknown): undefined => {
+    advice = (cause instanceof Unavailable ? cause.shown : undefined) ?? 'See the findings about Redis.';
+  };
   const both = [
-    slowCheck('keys', () => readAll(keys), KEYS_KEPT_MS),
-    slowCheck('list of keys', () => list(keys), LIST_KEPT_MS),
+    slowCheck('keys', () => readAll(keys), KEYS_KEPT_MS, onFault),
+    slowCheck('list of keys', () => list(keys), LIST_KEPT_MS, onFault),
   ];
   return async () => {
-    let advice = 'See the findings about Redis.';
-    const total = await keys.count().catch((cause) => {
-      if (cause instanceof Unavailable) advice = cause.shown ?? advice;
-    });
+    const total = await keys.count().catch(onFault);
     const found = total === undefined ? [undefined] : await Promise.all(both.map((check) => check(total)));
     if (!found.every((one) => one !== undefined)) return [unknown('keys', 'cannot be read', advice)];
     const all = found.flat();

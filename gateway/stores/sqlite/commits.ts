@@ -2,7 +2,7 @@ import { statSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { DatabaseFile, isFailedWrite, mayBeMade } from '../../../shared/database-file.ts';
 import { NotMade, Unknown, type Urgency } from '../storage.ts';
-import { FULL, type Room, sentenceOf, whyOf } from './disk.ts';
+import { FULL, GONE, type Room, sentenceOf, whyOf } from './disk.ts';
 
 /**
  * The maximum number of steps in one transaction, and the length in pages at which the log is moved into the database.
@@ -29,10 +29,6 @@ const PAGE_BYTES = 4_096;
  */
 const FOR_REVOCATIONS_BYTES = 524_288;
 const LOG_ROOMS = 4;
-
-const GONE =
-  'The database file was removed or replaced. This gateway still has it open: make a backup with ctl backup, ' +
-  'restart the gateway, and restore the backup.';
 
 interface Step {
   run(): unknown;

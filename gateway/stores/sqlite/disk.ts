@@ -130,6 +130,9 @@ function append(file: number, bytes: number): void {
 /** Disk and SQLite faults, as sentences for operators. */
 
 export const FULL = 'The disk that holds DATA_DIR is full.';
+export const GONE =
+  'The database file was removed or replaced. This gateway still has it open: make a backup with ctl backup, ' +
+  'restart the gateway, and restore the backup.';
 const READ_ONLY = 'DATA_DIR is read-only.';
 const DAMAGED = 'The database in DATA_DIR is damaged.';
 const LOCKED = 'Another process has locked the database in DATA_DIR.';
@@ -160,6 +163,14 @@ const OF_THE_SYSTEM: Readonly<Record<string, string>> = {
 export function whyOf(fault: unknown): string | undefined {
   return OF_SQLITE[primaryCode(fault)] ?? OF_THE_SYSTEM[(fault as NodeJS.ErrnoException).code ?? ''];
 }
+
+const ADVICE: Readonly<Record<string, string>> = {
+  [GONE]: 'Run ctl backup before you restart this gateway.',
+  [DAMAGED]: 'Stop this gateway, move gateway.db away, start it again, and restore a backup with ctl restore.',
+};
+
+/** What operators can do about a reason. */
+export const adviceOn = (why: string): string => ADVICE[why] ?? 'Free some space for DATA_DIR, and make it writable.';
 
 export const sentenceOf = (fault: unknown): string =>
   whyOf(fault) ?? `DATA_DIR cannot be written: ${(fault as Error).message}.`;

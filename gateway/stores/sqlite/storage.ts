@@ -222,6 +222,7 @@ function readable<T>(read: () => T): T {
   try {
     return read();
   } catch (fault) {
-    throw whyOf(fault) === undefined ? fault : new Unavailable(fault);
+    const why = whyOf(fault);
+    throw why === undefined ? fault : new Unavailable(fault, why);
   }
 }
