@@ -5,6 +5,7 @@ import pg from 'pg';
 import { describe, expect, test } from 'vitest';
 import { readCoreSettings } from '../../core/config.ts';
 import { startCore } from '../../core/core.ts';
+import { SettingsError } from '../../shared/process/env.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { emptyPostgres } from '../support/databases.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
@@ -128,6 +129,25 @@ describe('if the connection breaks after COMMIT was sent, the client is told to 
     expect((await add()).status).toBe(201);
     expect(await count()).toBe(before + 1);
   });
+});
+
+test.for([
+  ['postgres://u:pass#word@host/db', false],
+  ['postgres://u:pass/word@host/db', false],
+  ['postgres://u:pass?word@host/db', false],
+  ['postgres://u:12#34@host/db', false],
+  ['postgres://u:12/34@host/db', false],
+  ['postgres://u:p%23ss%40w@rd@host/db', true],
+  ['postgres://u:pass word@host:5432/db?user=a@b', true],
+  ['postgresql://host/db?user=a@b', true],
+  ['postgres://u:pass@/db?host=/run/postgresql', true],
+  ['postgres://%2Frun%2Fpostgresql/db', true],
+] as const)('the database URL %s is accepted: %s', ([DATABASE_URL, isValid]) => {
+  const read = () => readCoreSettings({ PORT: 'x', DATABASE_URL });
+  const fault =
+    'DATABASE_URL: must be a URL in which special characters are percent-encoded, for example # in a password as %23';
+  const others = 'The settings are invalid:\n  PORT: must be a whole number from 0 to 65535';
+  expect(read).toThrow(new SettingsError(isValid ? others : `${others}\n  ${fault}`));
 });
 
 test('the PostgreSQL schema has the same tables and columns as that of SQLite', () => {

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { symlink, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { CoreSettings, readCoreSettings } from '../../core/config.ts';
@@ -108,25 +108,6 @@ function pair(settings: Record<string, string>, fault: string): [Record<string, 
   return [settings, fault];
 }
 
-test.for([
-  ['postgres://u:pass#word@host/db', false],
-  ['postgres://u:pass/word@host/db', false],
-  ['postgres://u:pass?word@host/db', false],
-  ['postgres://u:12#34@host/db', false],
-  ['postgres://u:12/34@host/db', false],
-  ['postgres://u:p%23ss%40w@rd@host/db', true],
-  ['postgres://u:pass word@host:5432/db?user=a@b', true],
-  ['postgresql://host/db?user=a@b', true],
-  ['postgres://u:pass@/db?host=/run/postgresql', true],
-  ['postgres://%2Frun%2Fpostgresql/db', true],
-] as const)('the database URL %s is accepted: %s', ([DATABASE_URL, isValid]) => {
-  const read = () => readCoreSettings({ PORT: 'x', DATABASE_URL });
-  const fault =
-    'DATABASE_URL: must be a URL in which special characters are percent-encoded, for example # in a password as %23';
-  const others = 'The settings are invalid:\n  PORT: must be a whole number from 0 to 65535';
-  expect(read).toThrow(new SettingsError(isValid ? others : `${others}\n  ${fault}`));
-});
-
 test.for(['x'.repeat(24), 'é'.repeat(12), `whsec_${'A'.repeat(32)}`, `whsec_${'A'.repeat(42)}==`])(
   'the webhook secret %s is long enough',
   (secret) => {
@@ -164,26 +145,6 @@ test.for([
     });
   },
 );
-
-const dangling = join(folder, 'link');
-await symlink(join(folder, 'nowhere'), dangling);
-const NOT_MADE = "ENOENT: no such file or directory, mkdir '/proc/none'";
-
-test.for([
-  ['core/main.ts', '/proc/none/a', `the SQLite file /proc/none/a/a.db cannot be used: ${NOT_MADE}`],
-  ['gateway/main.ts', '/proc/none/a', `/proc/none/a cannot be created. DATA_DIR cannot be written: ${NOT_MADE}`],
-  ['core/main.ts', dangling, `the SQLite file ${dangling}/a.db cannot be used: ${dangling} is not a folder`],
-  [
-    'gateway/main.ts',
-    dangling,
-    `${dangling} cannot be created. DATA_DIR cannot be written: ${dangling} is not a folder`,
-  ],
-] as const)('%s exits with the reason if it cannot create %s', async ([main, DATA_DIR, fault]) => {
-  const environment = { PORT: '0', ADMIN_PORT: '0', DATA_DIR, DATABASE_URL: `sqlite:${DATA_DIR}/a.db` };
-  const setting = main === 'core/main.ts' ? 'DATABASE_URL:' : 'DATA_DIR';
-  const { code, err } = await startProcess(process.execPath, [main], environment).ended;
-  expect({ code, err }).toEqual({ code: 1, err: `${setting} ${fault}.\n` });
-});
 
 test('unset and empty settings have their default values', () => {
   const defaults = { HOST: '127.0.0.1', PORT: 8080, CORE_URL: ['http://127.0.0.1:7001'], REDIS_TIMEOUT_MS: 250 };

@@ -1,7 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
+import { factsReader, NO_FACTS } from '../../gateway/stores/keys.ts';
 import type { KeyRefusal } from '../../gateway/telemetry/key-refusals.ts';
+import { Unavailable } from '../../shared/domain-errors.ts';
 import { idOf } from '../support/api-key.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { emptyDatabase, ownRedis } from '../support/redis-database.ts';
@@ -260,4 +263,12 @@ test('refusals by all workers of all gateways are listed', async () => {
   for (const { gateway } of [here, there]) await expect.poll(() => codesOf(gateway, key)).toEqual(both);
   await post(`${here.adminUrl}/keys/${idOf(key)}/reset`, {}, { key: ADMIN_TOKEN });
   expect(await codesOf(here.gateway, key)).toEqual(both);
+});
+
+test('a client is not told why the store cannot read its key', async () => {
+  const get = async () => {
+    throw new Unavailable('database disk image is malformed', 'The database in DATA_DIR is damaged.');
+  };
+  const factsOf = factsReader({ get }, new Clients(() => undefined));
+  await expect(factsOf(createApiKey().credential)).rejects.toMatchObject({ shown: NO_FACTS });
 });

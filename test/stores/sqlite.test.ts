@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { chmod, copyFile, cp, mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, cp, mkdir, readFile, rename, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
@@ -132,6 +132,26 @@ test.runIf(process.getuid?.() === 0)('a start on the private folder of another u
   await storage.close();
   const { err } = await startProcess(process.execPath, [WRITER, folder], {}, { uid: 65_534 }).ended;
   expect(err).toContain(`DATA_DIR ${folder} cannot be used. The gateway has no permission to write to DATA_DIR.`);
+});
+
+const dangling = join(await temporaryFolder(), 'link');
+await symlink(`${dangling}ed`, dangling);
+const NOT_MADE = "ENOENT: no such file or directory, mkdir '/proc/none'";
+
+test.for([
+  ['core/main.ts', '/proc/none/a', `the SQLite file /proc/none/a/a.db cannot be used: ${NOT_MADE}`],
+  ['gateway/main.ts', '/proc/none/a', `/proc/none/a cannot be created. DATA_DIR cannot be written: ${NOT_MADE}`],
+  ['core/main.ts', dangling, `the SQLite file ${dangling}/a.db cannot be used: ${dangling} is not a folder`],
+  [
+    'gateway/main.ts',
+    dangling,
+    `${dangling} cannot be created. DATA_DIR cannot be written: ${dangling} is not a folder`,
+  ],
+] as const)('%s exits with the reason if it cannot create %s', async ([main, DATA_DIR, fault]) => {
+  const environment = { PORT: '0', ADMIN_PORT: '0', DATA_DIR, DATABASE_URL: `sqlite:${DATA_DIR}/a.db` };
+  const setting = main === 'core/main.ts' ? 'DATABASE_URL:' : 'DATA_DIR';
+  const { code, err } = await startProcess(process.execPath, [main], environment).ended;
+  expect({ code, err }).toEqual({ code: 1, err: `${setting} ${fault}.\n` });
 });
 
 test('a start on a database with a damaged index names the damage and releases the folder', async () => {
