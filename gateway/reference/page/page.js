@@ -198,8 +198,8 @@ function showUsage(usage) {
     return [bar('admitted', 0, admitted), bar('refused', admitted, refused)];
   };
   byId('usage-bars').replaceChildren(...usage.flatMap(barsOf));
-  const total = (of) => number(usage.reduce((sum, one) => sum + one[of], 0));
-  const words = `The last 36 days: ${total('admitted')} requests admitted, ${total('refused')} refused by a limit. Refusals during a ban are not counted.`;
+  const total = (of) => usage.reduce((sum, one) => sum + one[of], 0);
+  const words = `The last 36 days: ${counted(total('admitted'), 'request')} admitted, ${number(total('refused'))} refused by a limit. Refusals during a ban are not counted.`;
   byId('usage-bars').setAttribute('aria-label', words);
   byId('usage-words').textContent = words;
 }
