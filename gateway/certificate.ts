@@ -80,7 +80,8 @@ interface CertificateWatch {
 
 /** The state of the watched files. */
 export interface WatchedCertificate {
-  /** When the certificate in use expires, in Unix seconds. */
+  /** When the certificate in use begins to be valid, and when it expires, in Unix seconds. */
+  beginsAt(): number;
   expiresAt(): number;
   /** Why the files are bad, in which case the last good ones are in use; undefined if they are good. */
   rejected(): string | undefined;
@@ -89,7 +90,8 @@ export interface WatchedCertificate {
 
 /** The watched files as a process that serves clients sees them. */
 export interface CertificateState {
-  /** When the certificate in use expires, in Unix seconds. */
+  /** When the certificate in use begins to be valid, and when it expires, in Unix seconds. */
+  readonly beginsAt: number;
   readonly expiresAt: number;
   readonly rejected: string | undefined;
 }
@@ -116,10 +118,10 @@ export function watchCertificate({ files, first, onRenewed, logger }: Certificat
     }
   }
 
-  /** @throws {CertificateFault} for an expired certificate, as long as the one in use is valid */
+  /** @throws {CertificateFault} for a certificate that is not valid now, as long as the one in use has not expired */
   function renew(found: Certificate): void {
-    const [end, now] = [endOf(found), Date.now() / 1_000];
-    if (end < now && now < expiresAt)
+    const [begin, end, now] = [beginOf(found), endOf(found), Date.now() / 1_000];
+    if ((now < begin || end < now) && now < expiresAt)
       throw new CertificateFault('certFile', 'must hold a certificate that is valid now');
     inUse = found;
     expiresAt = end;
@@ -140,10 +142,12 @@ export function watchCertificate({ files, first, onRenewed, logger }: Certificat
 
   const stop = every(LOOK_EVERY_MS, look);
   return {
+    beginsAt: () => beginOf(inUse),
     expiresAt: () => expiresAt,
     rejected: () => (timesSeen >= REJECTED_AFTER ? fault : undefined),
     stop,
   };
 }
 
+const beginOf = ({ cert }: Certificate): number => new X509Certificate(cert).validFromDate.getTime() / 1_000;
 const endOf = ({ cert }: Certificate): number => new X509Certificate(cert).validToDate.getTime() / 1_000;

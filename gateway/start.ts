@@ -62,7 +62,7 @@ export async function serveClients(
     droppedLines('gateway'),
   ]);
   exposeState(metrics, backend, forwarder, watch);
-  const tunnels = new Tunnels(backend.keys, limits.webSocketIdleMs);
+  const tunnels = new Tunnels(backend.limiter, limits.webSocketIdleMs);
   const allowance = new AddressAllowance();
   const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
   const files = certificateFiles(settings);
@@ -119,7 +119,12 @@ export async function serveClients(
   return {
     url: server.url,
     cores: () => [...forwarder.cores.states(), ...forwarder.cores.draining()],
-    certificate: () => watchedFiles && { expiresAt: watchedFiles.expiresAt(), rejected: watchedFiles.rejected() },
+    certificate: () =>
+      watchedFiles && {
+        beginsAt: watchedFiles.beginsAt(),
+        expiresAt: watchedFiles.expiresAt(),
+        rejected: watchedFiles.rejected(),
+      },
     get stopping() {
       return server.stopping;
     },

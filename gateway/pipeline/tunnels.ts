@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { HttpError } from '../../shared/http/errors.ts';
 import { every } from '../../shared/process/repeat.ts';
 import type { Credential } from '../limiter/credential.ts';
-import type { Keys } from '../stores/keys.ts';
+import type { Limiter, Verdict } from '../limiter/limiter.ts';
 import { CLOSE_CODES, type Tunnel } from '../upstream/tunnel.ts';
 
 /** Whether a request asks to upgrade to WebSocket and nothing else (RFC 6455 §4.1). */
@@ -23,23 +23,26 @@ export function checkHandshake({ headers }: IncomingMessage): void {
   }
 }
 
+/** The outcomes that close a WebSocket. An empty bucket does not: only the handshake takes a token. */
+const REFUSED: ReadonlySet<Verdict['outcome']> = new Set(['unauthorized', 'forbidden', 'banned']);
+
 /** A revoked key or secret must stop working within a second, so keys are checked twice a second. */
 const LOOK_EVERY_MS = 500;
 
 /**
- * The open WebSockets. They are closed when they are idle, when the secret that opened them is no longer valid, and
- * when the gateway stops.
+ * The open WebSockets. They are closed when they are idle, when the key that opened them could no longer do so, for
+ * example because it is revoked or banned, and when the gateway stops.
  */
 export class Tunnels {
   readonly #open = new Map<Tunnel, Credential>();
-  readonly #keys: Pick<Keys, 'isValid'>;
+  readonly #limiter: Pick<Limiter, 'peek'>;
   readonly #idleMs: number;
   readonly #endLooking: () => void;
   #isLooking = false;
   #stopped = false;
 
-  constructor(keys: Pick<Keys, 'isValid'>, idleMs: number) {
-    this.#keys = keys;
+  constructor(limiter: Pick<Limiter, 'peek'>, idleMs: number) {
+    this.#limiter = limiter;
     this.#idleMs = idleMs;
     this.#endLooking = every(LOOK_EVERY_MS, () => this.#closeInvalid());
   }
@@ -65,9 +68,9 @@ export class Tunnels {
     if (this.#isLooking || this.#open.size === 0) return;
     this.#isLooking = true;
     this.#closeIdle();
-    // Checks each credential once, however many WebSockets it has. The Redis client pipelines concurrent queries.
-    const credentials = new Map([...this.#open.values()].map((credential) => [credential.cacheKey, credential]));
-    await Promise.all([...credentials.values()].map((credential) => this.#closeUnlessValid(credential)));
+    // Checks each secret once per address, however many WebSockets it has. The Redis client pipelines concurrent queries.
+    const openers = Map.groupBy(this.#open, ([, { cacheKey, use }]) => `${cacheKey} ${use.address}`);
+    await Promise.all([...openers.values()].map((tunnels) => this.#closeUnlessValid(tunnels)));
     this.#isLooking = false;
   }
 
@@ -77,11 +80,13 @@ export class Tunnels {
       if (tunnel.lastActiveAt < latest) this.#close(tunnel, CLOSE_CODES.goingAway);
   }
 
-  async #closeUnlessValid({ id, digest, cacheKey }: Credential): Promise<void> {
-    // This check costs the key no token. While key data cannot be read, keys count as valid.
-    if (await this.#keys.isValid(id, digest).catch(() => true)) return;
-    for (const [tunnel, opener] of this.#open)
-      if (opener.cacheKey === cacheKey) this.#close(tunnel, CLOSE_CODES.policyViolation);
+  /** @param tunnels those of one secret and address */
+  async #closeUnlessValid(tunnels: readonly [Tunnel, Credential][]): Promise<void> {
+    const [[, credential]] = tunnels as [[Tunnel, Credential]];
+    // While key data cannot be read, keys count as valid.
+    const verdict = await this.#limiter.peek(credential).catch(() => undefined);
+    if (verdict === undefined || !REFUSED.has(verdict.outcome)) return;
+    for (const [tunnel] of tunnels) if (this.#open.has(tunnel)) this.#close(tunnel, CLOSE_CODES.policyViolation);
   }
 
   /** Closes a WebSocket only once: a message during the closing handshake must not close it again. */

@@ -2,7 +2,7 @@ import { Conflict, Unavailable } from '../../shared/domain-errors.ts';
 import { monotonicClock } from '../limiter/bucket.ts';
 import type { KeyFacts } from '../limiter/client.ts';
 import type { Clients } from '../limiter/clients.ts';
-import { type Credential, isKeyId, rejectionOf, secretOf } from '../limiter/credential.ts';
+import { type Credential, isKeyId, secretOf } from '../limiter/credential.ts';
 import { countsOf, DAYS_KEPT, type KeyChange, type KeyEntry, type KeyRecord } from '../limiter/key-record.ts';
 import { StoreUnavailable } from '../limiter/limiter.ts';
 import { type Activity, auditEntries, type WithActivity } from './audit.ts';
@@ -92,15 +92,6 @@ export class Keys {
     return fields && readEntry(id, fields);
   }
 
-  /** Whether the key is now valid with the secret of this digest. Unreadable data counts as valid. */
-  async isValid(id: string, digest: string): Promise<boolean> {
-    const entry = await this.get(id);
-    if (entry === undefined) return false;
-    const secret = secretOf(entry.record, digest);
-    if (secret === undefined) return entry.record.secrets.length === 0;
-    return rejectionOf(entry.record, secret, await this.now()) === undefined;
-  }
-
   count = () => this.#storage.countKeys();
 
   /** A key that exists or was revoked in the last 36 days. */
@@ -166,7 +157,7 @@ export class Keys {
       });
       if (isMade) return readEntry(id, after);
     }
-    throw new NotMade('Others changed the key during every attempt.');
+    throw new Conflict('Others changed the key during every attempt. Repeat the change.');
   }
 
   /**

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { expect, test } from 'vitest';
 import type { DoctorAnswer, TrafficAnswer } from '../../gateway/operators/api/answers.ts';
-import { type Authority, createAuthority, expire, trusted } from '../support/certificates.ts';
+import { type Authority, createAuthority, setPeriod, trusted } from '../support/certificates.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore, withIdOf } from '../support/faulty-core.ts';
 import { send, sendBytes } from '../support/http.ts';
@@ -176,7 +176,7 @@ test.for([
   [-1, 'fault', 'expired'],
 ] as const)('the doctor reports a certificate that expires in %i days: %s', async ([days, status, what]) => {
   const files = await createAuthority(undefined, Math.max(days, 1));
-  if (days < 0) expire(files);
+  if (days < 0) setPeriod(files, -2, days);
   const stack = await startStack(settingsOf(files));
   const end = new X509Certificate(await readFile(files.certFile)).validToDate.toISOString();
   expect(await aboutCertificate(stack)).toEqual([expect.objectContaining({ status, found: `${what} on ${end}` })]);
@@ -186,12 +186,23 @@ test('without TLS, the doctor has nothing to report about a certificate', async 
   expect(await aboutCertificate(await startStack())).toEqual([]);
 });
 
-test('an expired certificate does not replace one that is valid', async () => {
-  const expired = await createAuthority();
-  expire(expired);
+test('the doctor reports a certificate that is not valid yet', async () => {
+  const files = await createAuthority();
+  setPeriod(files, 1, 30);
+  const begin = new X509Certificate(await readFile(files.certFile)).validFromDate.toISOString();
+  const [found] = await aboutCertificate(await startStack(settingsOf(files)));
+  expect(found).toMatchObject({ status: 'fault', found: `is not valid before ${begin}` });
+});
+
+test.for([
+  ['expired', -2, -1],
+  ['not yet valid', 1, 30],
+] as const)('a certificate that is %s does not replace one that is valid', async ([, from, until]) => {
+  const other = await createAuthority();
+  setPeriod(other, from, until);
   const { files, renew } = await mounted(authority);
   const stack = await startStack(settingsOf(files));
-  await renew(expired);
+  await renew(other);
   await expect
     .poll(() => stack.log.filter(({ level }) => level === 50))
     .toEqual([expect.objectContaining({ file: files.certFile, reason: 'must hold a certificate that is valid now' })]);

@@ -116,6 +116,24 @@ test('the WebSocket of a disabled or expired key is closed', async () => {
   }
 });
 
+test.for(bothStacks(redisUrl))(
+  'with %s, the WebSocket of a banned key, or of a secret that its address may no longer use, is closed',
+  async ([, environment]) => {
+    const { stack } = await live(environment);
+    for (const [method, path, body] of [
+      ['PUT', '/ban', { seconds: 60, reason: 'test' }],
+      ['PATCH', '/secrets/first', { networks: ['10.0.0.0/8'] }],
+    ] as const) {
+      const key = await stack.issueKey();
+      const { secrets } = (await stack.admin('GET', `/keys/${idOf(key)}`)).json as { secrets: { id: string }[] };
+      const { closed } = await opened(stack, key);
+      const at = `/keys/${idOf(key)}${path.replace('first', secrets[0]?.id ?? '')}`;
+      expect((await stack.admin(method, at, body)).status).toBe(200);
+      expect([path, await closed]).toEqual([path, 1_008]);
+    }
+  },
+);
+
 test('a WebSocket counts as a connection of its address', async () => {
   const { stack, key } = await live({}, { connectionsPerAddress: 2 });
   const from = { localAddress: '127.0.0.2' };

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import tls from 'node:tls';
 import { cleanUp } from './clean-up.ts';
 import { temporaryFolder } from './stack.ts';
@@ -41,11 +41,32 @@ export function trusted({ caFile, certFile, keyFile }: Authority): { cert: strin
   return { cert, key };
 }
 
-/** Replaces the server certificate with one that expired yesterday. */
-export function expire({ certFile, keyFile }: Authority): void {
-  const request = `${certFile}.request`;
+/** Replaces the server certificate with one that is valid only between these days, counted from today. */
+export function setPeriod({ certFile, keyFile }: Authority, from: number, until: number): void {
+  const [request, settings, index] = [`${certFile}.request`, `${certFile}.cnf`, `${certFile}.index`];
   openssl('req', '-new', '-key', keyFile, '-subj', '/CN=server of a test', '-out', request);
-  openssl('x509', '-req', '-in', request, '-signkey', keyFile, '-days', '-1', '-out', certFile);
+  writeFileSync(index, '');
+  const lines = [`database=${index}`, `new_certs_dir=${dirname(index)}`, 'rand_serial=yes', 'default_md=sha256'];
+  writeFileSync(
+    settings,
+    ['[ca]', 'default_ca=d', '[d]', ...lines, 'policy=p', '[p]', 'commonName=supplied', ''].join('\n'),
+  );
+  const time = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString().replaceAll(/[-:T]|\.\d+/g, '');
+  const period = ['-startdate', time(from), '-enddate', time(until)];
+  openssl(
+    'ca',
+    '-batch',
+    '-config',
+    settings,
+    '-selfsign',
+    '-keyfile',
+    keyFile,
+    '-in',
+    request,
+    ...period,
+    '-out',
+    certFile,
+  );
 }
 
 function openssl(...args: string[]): void {

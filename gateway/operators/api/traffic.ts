@@ -113,13 +113,16 @@ export function checkCertificate(processes: readonly ProcessState[]): CheckResul
   const left = end - Date.now() / 1_000;
   const expiry = `${left > 0 ? 'expires' : 'expired'} on ${timeOf(end * 1_000)}`;
   const [reason] = seen.flatMap(({ rejected }) => rejected ?? []);
+  const begin = Math.max(...seen.map(({ beginsAt }) => beginsAt));
   const unlessRenewed = 'Replace the files of TLS_CERT_FILE and TLS_KEY_FILE. No restart is needed.';
   const ofExpiry =
-    left <= 0
-      ? fault(about, expiry, unlessRenewed)
-      : left < EXPIRES_SOON_SECONDS
-        ? warning(about, expiry, unlessRenewed)
-        : good(about, expiry);
+    begin * 1_000 > Date.now()
+      ? fault(about, `is not valid before ${timeOf(begin * 1_000)}`, unlessRenewed)
+      : left <= 0
+        ? fault(about, expiry, unlessRenewed)
+        : left < EXPIRES_SOON_SECONDS
+          ? warning(about, expiry, unlessRenewed)
+          : good(about, expiry);
   if (reason === undefined) return [ofExpiry];
   const advice = 'Fix that file. A gateway that starts now exits with this error.';
   return [fault(about, `${reason}; the last good files stay in use`, advice), ofExpiry];

@@ -107,9 +107,13 @@ export async function orUnavailable<T>(answer: Promise<T>, serverName = () => 'R
     if (message.startsWith('WRONGTYPE ') && record !== undefined)
       throw new OtherValue(`Redis failed: WRONGTYPE in ${record}`, notTheRecord(String(record)));
     const why = refusalIn({ name: '', message }) ?? `${serverName()} does not answer.`;
-    throw new StoreUnavailable(`Redis failed: ${message}`, why);
+    throw new StoreUnavailable(`Redis failed: ${inWords(message)}`, why);
   }
 }
+
+/** Puts the library's own messages about a lost connection into words for operators. */
+export const inWords = (message: string): string =>
+  /^(Stream isn't writeable|Reached the max retries) /.test(message) ? 'The connection was lost.' : message;
 
 const OUT_OF_MEMORY = /^OOM /;
 

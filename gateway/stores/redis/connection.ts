@@ -1,3 +1,4 @@
+import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
@@ -163,11 +164,12 @@ function endWhenDeposed(
         watch.disconnect(true);
       }),
     );
-    watch.on('message', (_channel, announced: string) => {
-      const [name, , , host, port] = announced.split(' ');
+    watch.on('message', async (_channel, announced: string) => {
+      const [name, , , host = '', port] = announced.split(' ');
+      const { address } = await lookup(host).catch(() => ({ address: '' }));
       const { remoteAddress, remotePort } = redis.stream ?? {};
       // Another sentinel may have announced it first.
-      const isThere = remoteAddress === host && remotePort === Number(port);
+      const isThere = remoteAddress === address && remotePort === Number(port);
       if (name === masterName && !isThere) redis.stream?.destroy(new Error('The primary was replaced.'));
     });
     redis.once('end', () => watch.disconnect());

@@ -14,7 +14,7 @@ import {
 import { addressDigits } from '../../limiter/networks.ts';
 import { type Charged, type Charger, startDeadline } from '../../limiter/outage.ts';
 import { type PlanName, type PlansInForce, type PlanTable, planText } from '../../limiter/plans.ts';
-import { type CallCounts, keyOf, mayHaveRun, type RedisConnection, runDecide } from './calls.ts';
+import { type CallCounts, inWords, keyOf, mayHaveRun, type RedisConnection, runDecide } from './calls.ts';
 import type { ClusterConnection } from './connection.ts';
 
 const MAX_BATCH = 256;
@@ -170,7 +170,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
 
   /** Also fails the requests that wait for the next call, so that they do not wait for another deadline. */
   #fail(batch: readonly Question[], cause: Error): void {
-    const fault = new StoreUnavailable(`Redis made no decision: ${cause.message}`, NO_DECISION);
+    const fault = new StoreUnavailable(`Redis made no decision: ${inWords(cause.message)}`, NO_DECISION);
     const isUnknown = mayHaveRun(cause);
     for (const question of batch) if (question.isOpen) question.failed(fault, isUnknown);
     for (const question of this.#waiting.splice(0)) if (question.isOpen) question.failed(fault, false);

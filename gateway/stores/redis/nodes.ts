@@ -1,6 +1,6 @@
 import { type CheckResult, fault, good, silent, warning } from '../../check-result.ts';
 import type { Fields } from '../storage.ts';
-import { type RedisConnection, refusalIn } from './calls.ts';
+import { inWords, type RedisConnection, refusalIn } from './calls.ts';
 import { type ClusterConnection, isCluster, lastFaultOf } from './connection.ts';
 
 /**
@@ -47,6 +47,9 @@ const CLOCK_TOLERANCE_MS = 1_000;
 
 /** ioredis' error for a command without a reply. */
 const TIMED_OUT = 'Command timed out';
+
+/** A replica reports every second. */
+const SILENT_REPLICA_SECONDS = 3;
 
 const UNREACHABLE =
   'Is it running, are REDIS_URL and its password correct, and does its user have the permissions of users.acl?';
@@ -103,7 +106,7 @@ async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
     const { message } = thrown as Error;
     const cause = lastFaultOf(redis);
     if ([message, cause?.message].includes(TIMED_OUT) || cause?.code === 'ETIMEDOUT') return [silent(about)];
-    const why = cause?.message ?? refusalIn({ name: '', message }) ?? message;
+    const why = cause?.message ?? refusalIn({ name: '', message }) ?? inWords(message);
     return [fault(about, `does not answer: ${why}`, UNREACHABLE)];
   }
 }
@@ -143,6 +146,9 @@ function checkPersistence(name: string, { aof_enabled: aof, aof_last_write_statu
 
 function checkReplicas(name: string, replication: Fields): CheckResult {
   const count = followersIn(replication);
+  const lags = Object.values(replication).flatMap((value) => /,state=online,.*,lag=(\d+)/.exec(value)?.[1] ?? []);
+  if (count > 0 && Math.min(...lags.map(Number)) > SILENT_REPLICA_SECONDS)
+    return fault(name, 'none answers: changes by operators get 503', 'Restart the replicas, or remove them.');
   if (count > 0) return good(name, `${count} connected: each change by an operator waits for one of them`);
   const why = Number(replication.connected_slaves) > 0 ? 'is up to date yet' : 'is connected';
   const advice = 'Connect a replica (REPLICAOF), and let sentinels or the cluster watch it.';

@@ -17,7 +17,7 @@ import {
   type RecordName,
   Unknown,
 } from '../storage.ts';
-import { isOutOfMemory, keyOf, orUnavailable, type RedisConnection, refusalIn } from './calls.ts';
+import { inWords, isOutOfMemory, keyOf, orUnavailable, type RedisConnection, refusalIn } from './calls.ts';
 import { isCluster, nodeOf, serverOf } from './connection.ts';
 
 /**
@@ -94,7 +94,7 @@ export async function take(redis: RedisConnection, step: Step) {
   } catch (fault) {
     if (fault instanceof NotMade) throw fault;
     // Only this part of the message is safe to log: the rest contains the command.
-    const reason = `Redis failed: ${(fault as Error).message.split(', with args')[0]}`;
+    const reason = `Redis failed: ${inWords((fault as Error).message).split(', with args')[0]}`;
     const why = refusalIn(fault as Error);
     if (why !== undefined) throw new NotMade(why, reason);
     return outcomeOf(await untilAnswered(() => send('1'), reason));
@@ -137,7 +137,7 @@ async function clockOf(redis: RedisConnection, key: string): Promise<number> {
     const { message } = fault as Error;
     throw new NotMade(
       refusalIn(fault as Error) ?? `${serverOf(redis, key)()} does not answer.`,
-      `Redis failed: ${message}`,
+      `Redis failed: ${inWords(message)}`,
     );
   }
 }
