@@ -50,7 +50,11 @@ test('a change that no replica confirms is made but not acknowledged; later chan
   expect(await deciding.change(issuing(idOfKey(3)))).toBe(true);
   expect(performance.now() - beganAt).toBeLessThan(500);
 
+  await expect
+    .poll(() => ofReplicas(redis))
+    .toMatchObject([{ status: 'fault', found: 'none answers: changes by operators get 503' }]);
   replica.resume();
+  await expect.poll(() => ofReplicas(redis)).toMatchObject([{ status: 'good' }]);
   await expect.poll(() => follower.exists(`gateway:key:{${idOfKey(3)}}`)).toBe(1);
   expect(await storage.change(issuing(idOfKey(4)))).toBe(true);
 });
