@@ -3,9 +3,9 @@ import { host, integer, logLevel, port, readSettings, type Settings, tokens } fr
 
 const databaseUrl = z
   .string()
-  .regex(/^(?:sqlite:|postgres(?:ql)?:\/\/).+$/, { error: 'must be sqlite:<path> or postgres://…', abort: true })
+  .regex(/^(?:sqlite:|postgres(?:ql)?:\/\/).+$/, 'must be sqlite:<path> or postgres://…')
   .refine(
-    (url) => url.startsWith('sqlite:') || isUrl(url),
+    (url) => !url.startsWith('postgres') || isUrl(url),
     'must be a URL in which special characters are percent-encoded, for example # in a password as %23',
   )
   .meta({ secret: true });
