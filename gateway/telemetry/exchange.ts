@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpError } from '../../shared/http/errors.ts';
 import { MAX_REQUEST_ID_LENGTH, requestIdOf, type Trace, traceOf } from '../../shared/http/request-head.ts';
-import { NotRead } from '../../shared/http/server.ts';
+import { whyCut } from '../../shared/http/server.ts';
 import { MILLISECOND } from '../limiter/bucket.ts';
 import type { Client } from '../limiter/client.ts';
 import { type Credential, redactApiKeys } from '../limiter/credential.ts';
@@ -157,8 +157,7 @@ export class Exchange {
 
   /** Why the gateway cut the connection before the response was complete, if it did. */
   get cutBecause(): string | undefined {
-    const { errored } = this.response;
-    return errored instanceof NotRead ? errored.message : undefined;
+    return this.status === CLIENT_CLOSED_REQUEST ? whyCut(this.response) : undefined;
   }
 
   /**

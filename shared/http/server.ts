@@ -254,8 +254,10 @@ const CUT_FOR = {
 };
 type CutFor = keyof typeof CUT_FOR;
 
-/** The error of a response (`errored`) whose connection was cut because the client did not read. */
-export class NotRead extends Error {}
+const cut = new WeakMap<ServerResponse, string>();
+
+/** Why the connection of a response was cut; undefined if it was not. */
+export const whyCut = (response: ServerResponse): string | undefined => cut.get(response);
 
 interface ConnectionCaps {
   /**
@@ -371,8 +373,8 @@ class Connections {
     const answer = this.all.get(socket)?.answers[0];
     // In HTTP/1.0 the end of the connection would be the end of the response.
     if (answer?.req.httpVersion === '1.0') reset(socket);
-    answer?.destroy(new NotRead(CUT_FOR[reason]));
-    socket.destroy();
+    else socket.destroy();
+    if (answer !== undefined) cut.set(answer, CUT_FOR[reason]);
     this.#caps.onCut?.(reason);
   }
 }
