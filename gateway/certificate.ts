@@ -78,22 +78,18 @@ interface CertificateWatch {
   readonly logger: Logger;
 }
 
-/** The state of the watched files. */
-export interface WatchedCertificate {
-  /** When the certificate in use begins to be valid, and when it expires, in Unix seconds. */
-  beginsAt(): number;
-  expiresAt(): number;
-  /** Why the files are bad, in which case the last good ones are in use; undefined if they are good. */
-  rejected(): string | undefined;
-  stop(): void;
-}
-
 /** The watched files as a process that serves clients sees them. */
 export interface CertificateState {
   /** When the certificate in use begins to be valid, and when it expires, in Unix seconds. */
   readonly beginsAt: number;
   readonly expiresAt: number;
+  /** Why the files are bad, in which case the last good ones are in use; undefined if they are good. */
   readonly rejected: string | undefined;
+}
+
+export interface WatchedCertificate {
+  state(): CertificateState;
+  stop(): void;
 }
 
 /**
@@ -103,7 +99,7 @@ export interface CertificateState {
  */
 export function watchCertificate({ files, first, onRenewed, logger }: CertificateWatch): WatchedCertificate {
   let inUse = first;
-  let expiresAt = endOf(first);
+  let period = periodOf(first);
   let fault: string | undefined;
   let timesSeen = 0;
 
@@ -120,11 +116,11 @@ export function watchCertificate({ files, first, onRenewed, logger }: Certificat
 
   /** @throws {CertificateFault} for a certificate that is not valid now, as long as the one in use has not expired */
   function renew(found: Certificate): void {
-    const [begin, end, now] = [beginOf(found), endOf(found), Date.now() / 1_000];
-    if ((now < begin || end < now) && now < expiresAt)
+    const [next, now] = [periodOf(found), Date.now() / 1_000];
+    if ((now < next.beginsAt || next.expiresAt < now) && now < period.expiresAt)
       throw new CertificateFault('certFile', 'must hold a certificate that is valid now');
     inUse = found;
-    expiresAt = end;
+    period = next;
     onRenewed(found);
     logger.info({ validTo: new X509Certificate(found.cert).validTo }, 'the certificate was renewed');
   }
@@ -142,12 +138,12 @@ export function watchCertificate({ files, first, onRenewed, logger }: Certificat
 
   const stop = every(LOOK_EVERY_MS, look);
   return {
-    beginsAt: () => beginOf(inUse),
-    expiresAt: () => expiresAt,
-    rejected: () => (timesSeen >= REJECTED_AFTER ? fault : undefined),
+    state: () => ({ ...period, rejected: timesSeen >= REJECTED_AFTER ? fault : undefined }),
     stop,
   };
 }
 
-const beginOf = ({ cert }: Certificate): number => new X509Certificate(cert).validFromDate.getTime() / 1_000;
-const endOf = ({ cert }: Certificate): number => new X509Certificate(cert).validToDate.getTime() / 1_000;
+function periodOf({ cert }: Certificate) {
+  const { validFromDate, validToDate } = new X509Certificate(cert);
+  return { beginsAt: validFromDate.getTime() / 1_000, expiresAt: validToDate.getTime() / 1_000 };
+}

@@ -119,12 +119,7 @@ export async function serveClients(
   return {
     url: server.url,
     cores: () => [...forwarder.cores.states(), ...forwarder.cores.draining()],
-    certificate: () =>
-      watchedFiles && {
-        beginsAt: watchedFiles.beginsAt(),
-        expiresAt: watchedFiles.expiresAt(),
-        rejected: watchedFiles.rejected(),
-      },
+    certificate: () => watchedFiles?.state(),
     get stopping() {
       return server.stopping;
     },

@@ -67,13 +67,15 @@ export function exposeState(
 
 /** Without TLS these families have no series. */
 export function exposeCertificate(metrics: Metrics, certificate: WatchedCertificate | undefined): void {
-  metrics.gauge('gateway_certificate_expires_timestamp_seconds', 'When the certificate that clients see expires.', () =>
-    certificate?.expiresAt(),
+  metrics.gauge(
+    'gateway_certificate_expires_timestamp_seconds',
+    'When the certificate that clients see expires.',
+    () => certificate?.state().expiresAt,
   );
   metrics.gauge(
     'gateway_certificate_rejected',
     '1 while the certificate files are invalid and the last valid ones are in use.',
-    () => certificate && Number(certificate.rejected() !== undefined),
+    () => certificate && Number(certificate.state().rejected !== undefined),
   );
 }
 

@@ -102,30 +102,27 @@ export function checkDecisions(processes: readonly ProcessState[], redis: readon
 }
 
 /** GatewayCertificateExpires is raised this long before the expiry. */
-const EXPIRES_SOON_SECONDS = 14 * 86_400;
+const EXPIRES_SOON_MS = 14 * 86_400_000;
 
 /** Reports when the certificate that clients see expires, and why its files are not used. Without TLS, finds nothing. */
 export function checkCertificate(processes: readonly ProcessState[]): CheckResult[] {
   const about = 'certificate';
   const seen = processes.flatMap(({ certificate }) => certificate ?? []);
   if (seen.length === 0) return [];
-  const end = Math.min(...seen.map(({ expiresAt }) => expiresAt));
-  const left = end - Date.now() / 1_000;
-  const expiry = `${left > 0 ? 'expires' : 'expired'} on ${timeOf(end * 1_000)}`;
+  const begin = 1_000 * Math.max(...seen.map(({ beginsAt }) => beginsAt));
+  const end = 1_000 * Math.min(...seen.map(({ expiresAt }) => expiresAt));
   const [reason] = seen.flatMap(({ rejected }) => rejected ?? []);
-  const begin = Math.max(...seen.map(({ beginsAt }) => beginsAt));
   const unlessRenewed = 'Replace the files of TLS_CERT_FILE and TLS_KEY_FILE. No restart is needed.';
-  const ofExpiry =
-    begin * 1_000 > Date.now()
-      ? fault(about, `is not valid before ${timeOf(begin * 1_000)}`, unlessRenewed)
-      : left <= 0
-        ? fault(about, expiry, unlessRenewed)
-        : left < EXPIRES_SOON_SECONDS
-          ? warning(about, expiry, unlessRenewed)
-          : good(about, expiry);
-  if (reason === undefined) return [ofExpiry];
+  const ofPeriod = (): CheckResult => {
+    const now = Date.now();
+    if (begin > now) return fault(about, `is not valid before ${timeOf(begin)}`, unlessRenewed);
+    if (end <= now) return fault(about, `expired on ${timeOf(end)}`, unlessRenewed);
+    const expiry = `expires on ${timeOf(end)}`;
+    return end - now < EXPIRES_SOON_MS ? warning(about, expiry, unlessRenewed) : good(about, expiry);
+  };
+  if (reason === undefined) return [ofPeriod()];
   const advice = 'Fix that file. A gateway that starts now exits with this error.';
-  return [fault(about, `${reason}; the last good files stay in use`, advice), ofExpiry];
+  return [fault(about, `${reason}; the last good files stay in use`, advice), ofPeriod()];
 }
 
 function redisOf(processes: readonly ProcessState[], counted: readonly Family[], mode: RedisMode): RedisView {

@@ -283,9 +283,12 @@ export function replicasOf(redis: RedisConnection): NoteWrite {
     const last = seen.get(node);
     const isFresh = last !== undefined && performance.now() - last.at < LOOK_EVERY_MS;
     const before = isFresh ? last : await look(node);
-    const isConfirmed = before.count > 0 && (await wait(node, socket));
-    const now = before.count > 0 ? await look(node) : before;
-    return (isConfirmed || now.count === 0) && (await isStillPrimary(node, socket, before));
+    if (before.count > 0) {
+      const isConfirmed = await wait(node, socket);
+      const { count } = await look(node);
+      if (!isConfirmed && count > 0) return false;
+    }
+    return await isStillPrimary(node, socket, before);
   }
 
   /** Waits if a replica has left. */
