@@ -18,8 +18,8 @@ import { type FieldChanges, type LogEntry, NotMade, notTheRecord, OtherValue, ty
 export const PlanChange = z.object({
   author: z.string(),
   reason: z.string(),
-  /** 'by hand': edited in the table, not through a gateway. */
-  action: z.enum(['set', 'rollback', 'by hand']),
+  /** 'by hand': edited in the table, not through a gateway. 'restore': a gateway wrote a missing table back. */
+  action: z.enum(['set', 'rollback', 'by hand', 'restore']),
   changes: z.array(FieldChange),
   version: z.string(),
 });
@@ -217,7 +217,7 @@ export class Plans {
     const table = isWhole(kept) ? kept : last;
     if (table === undefined) return;
     const reason = 'The table was missing: the last good one was written back.';
-    const change = changeFrom({}, table, { author: 'gateway', reason, action: 'set' });
+    const change = changeFrom({}, table, { author: 'gateway', reason, action: 'restore' });
     if (change === undefined) return;
     await this.#storage.change({
       parts: [

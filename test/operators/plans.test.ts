@@ -133,9 +133,17 @@ test('a rollback reverts the last change even if the gateway has restored the mi
   await patch(stack, 'free', { minute: 90 });
   await redis.del('gateway:plans');
   await expect.poll(() => redis.hget('gateway:plans', 'free.minute')).toBe('90');
-  expect(await historyOf(stack)).toMatchObject([{ author: 'gateway' }, { action: 'set' }]);
+  expect(await historyOf(stack)).toMatchObject([{ author: 'gateway', action: 'restore' }, { action: 'set' }]);
   const back = await stack.admin('POST', '/plans/rollback', {});
   expect([back.status, back.json]).toEqual([200, DEFAULT_PLANS]);
+  await patch(stack, 'free', { minute: 91 });
+  await redis.del('gateway:plans');
+  await expect.poll(async () => (await historyOf(stack))[0]).toMatchObject({ action: 'restore' });
+  expect(await ctl(stack, 'plans', 'rollback')).toMatchObject({
+    code: 0,
+    err: expect.stringMatching(/^ *free\.minute +91 -> 60$/m),
+  });
+  expect(await plansOf(stack)).toEqual(DEFAULT_PLANS);
 });
 
 test('a rollback is refused if there is a later change, or if the fields were overwritten', async () => {

@@ -179,8 +179,8 @@ const Rollback = z.strictObject({
 export const rollBack = operation(
   { body: Rollback, answer: Plans, isVersioned: true, errors: [404] },
   async ({ deps, given, about, headers }) => {
-    const recent = await deps.plans.history(MOST_RESTORATIONS + 2);
-    const [last, previous] = recent.filter((change) => !isRestoration(change));
+    const recent = await deps.plans.history(PAGE);
+    const [last, previous] = recent.filter(({ action }) => action !== 'restore');
     if (last === undefined) throw new HttpError('not_found', 'There is no change to roll back.');
     const isDone =
       last.action === 'rollback' && (given.id === undefined || (given.id === previous?.id && reverts(last, previous)));
@@ -201,12 +201,6 @@ export const rollBack = operation(
     return deps.planCache.table;
   },
 );
-
-const MOST_RESTORATIONS = 10;
-
-/** Whether the gateway made this change to restore a missing table, which changes no limit. */
-const isRestoration = ({ author, changes }: RecordedChange): boolean =>
-  author === 'gateway' && changes.every(({ from }) => from === undefined);
 
 /** Whether a rollback restored what a change had replaced. */
 const reverts = (rollback: RecordedChange, { changes }: RecordedChange): boolean =>

@@ -72,11 +72,16 @@ function shownValue(plan: PlanName, values: Plan, field: PlanField) {
   return html`<span class="note">${fieldsOf(plan).includes(field) ? (whenAbsent(field) ?? '–') : 'set per key'}</span>`;
 }
 
-const ACTIONS: Readonly<Record<string, string>> = { rollback: 'Rolled back', 'by hand': viaInWords('by hand') };
+const ACTIONS: Readonly<Record<string, string>> = {
+  rollback: 'Rolled back',
+  'by hand': viaInWords('by hand'),
+  restore: 'Restored',
+};
 
-/** Lists the last changes to plans. The newest can be rolled back. */
+/** Lists the last changes to plans. The newest that is not a restoration can be rolled back. */
 function PlanHistory({ history }: { history: Polled<HistoryAnswer> }) {
   const rows = history.value?.history;
+  const newest = rows?.find(({ action }) => action !== 'restore');
   const columns: readonly Column<PlanChangeView>[] = [
     { title: 'When', show: ({ at }) => html`<${When} at=${at} />` },
     { title: 'Who', show: ({ author }) => html`<span class="wordy">${author}</span>` },
@@ -85,8 +90,7 @@ function PlanHistory({ history }: { history: Polled<HistoryAnswer> }) {
     {
       title: 'Action',
       show: (change) =>
-        change === rows?.[0] &&
-        html`<${ActionButton} kind="small" onClick=${() => askForRollback(change)}>Roll back<//>`,
+        change === newest && html`<${ActionButton} kind="small" onClick=${() => askForRollback(change)}>Roll back<//>`,
     },
   ];
   return html`<${TableCard} title="Changes" columns=${columns} rows=${rows} fault=${history.fault} empty="No plan has been changed yet." />`;

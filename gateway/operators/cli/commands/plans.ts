@@ -55,7 +55,7 @@ function addReading(plans: Command, session: Session): void {
     });
 }
 
-const historyOf = async (session: Session, count: string): Promise<HistoryAnswer['history']> =>
+const historyOf = async (session: Session, count = '20'): Promise<HistoryAnswer['history']> =>
   (await session.get<HistoryAnswer>(`/plans/history?limit=${encodeURIComponent(count)}`)).history;
 
 function addSet(plans: Command, session: Session): void {
@@ -100,7 +100,7 @@ function addRollback(plans: Command, session: Session): void {
     .option('--id <change>', 'the id of the last change, as in ctl plans history --json')
     .notes('\nThis command is safe to repeat.\n\nExample:\n  ctl plans rollback --reason "refused too many"')
     .action(async ({ id }: { id?: string }) => {
-      const [last] = await historyOf(session, '1');
+      const last = (await historyOf(session)).find(({ action }) => action !== 'restore');
       const isReverted = id === undefined ? last?.action !== 'rollback' : last?.id === id;
       if (last !== undefined && isReverted) {
         const undone = last.changes.map(({ field, from, to }) => ({ field, from: to, to: from }));
