@@ -52,11 +52,13 @@ const shared = { NODE_COMPILE_CACHE: COMPILED, ...given, ...ownDatabase, DATA_DI
 
 /** The running services, the last started first. */
 const children: ChildProcess[] = [];
-let stopping = false;
+let stoppingSince: number | undefined;
+const AGAIN_AFTER_MS = 1_000;
 const forever = new Promise<never>(() => {});
 const terminal = process.stdout.isTTY ? new TerminalLog() : undefined;
 
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, stop);
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, stopOrKill);
+process.on('SIGHUP', stop);
 stopWithParent();
 
 const hasOwnCore = !given.CORE_URL;
@@ -177,12 +179,12 @@ function passOn(name: string, faults: Readable): void {
 
 async function hasEnded(name: string, child: ChildProcess, code: number | null): Promise<void> {
   children.splice(children.indexOf(child), 1);
-  if (!stopping) {
+  if (stoppingSince === undefined) {
     if (children.length === 0) await tryPortsOfGateway();
     process.stderr.write(`The ${name} has exited (exit code ${code}). Stopping.\n`);
     process.exitCode = 1;
   }
-  stopping = true;
+  stoppingSince ??= performance.now();
   children[0]?.kill('SIGINT');
   if (children.length === 0) process.exit();
 }
@@ -196,10 +198,20 @@ async function tryPortsOfGateway(): Promise<void> {
   }
 }
 
-/** Stops the services one after the other, the last started first; a second call kills them. */
+/** Stops the services one after the other, the last started first. */
 function stop(): void {
-  for (const child of stopping ? children : children.slice(0, 1)) child.kill(stopping ? 'SIGKILL' : 'SIGINT');
-  stopping = true;
+  if (stoppingSince !== undefined) return;
+  stoppingSince = performance.now();
+  children[0]?.kill('SIGINT');
+}
+
+/**
+ * Stops the services, or kills them if that takes long. A signal soon after the first is no second attempt: on Ctrl-C,
+ * npm passes on the signal that the terminal has already sent.
+ */
+function stopOrKill(): void {
+  if (performance.now() - (stoppingSince ?? performance.now()) < AGAIN_AFTER_MS) stop();
+  else for (const child of children) child.kill('SIGKILL');
 }
 
 /** npm does not always pass signals on. A changed parent process id shows that the parent has exited. */

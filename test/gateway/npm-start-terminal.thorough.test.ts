@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises';
+import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
@@ -51,6 +51,8 @@ test('a request is logged to a terminal as one coloured line with the name of it
   expect(onTerminal.out()).not.toContain('{"level"');
   onTerminal.child.stdin?.write('\u0003');
   await onTerminal.ended;
+  // A database that was closed leaves no write-ahead log.
+  await expect.poll(async () => (await readdir(DATA_DIR)).filter((name) => name.endsWith('-wal'))).toEqual([]);
 
   const inPipe = start({ ...FREE_PORTS, DATA_DIR });
   const again = await opened(inPipe);

@@ -325,6 +325,16 @@ test('a plan file is compared, applied in one step, and rolled back', async () =
   expect(await minuteOf(stack, 'free')).toBe(60);
 });
 
+test('an invalid value in Redis differs from a plan file, which replaces it', async () => {
+  const stack = await fresh();
+  const file = 'free: { minute: 60, day: 1000 }';
+  await redis.hset('gateway:plans', 'free.minute', 'abc');
+  const diff = await ctlReading(stack, file, 'plans', 'diff', '-f', '-');
+  expect([diff.code, diff.out]).toEqual([4, 'free.minute  abc -> 60\n']);
+  const applied = await ctlReading(stack, file, 'plans', 'apply', '-f', '-', '--yes');
+  expect([applied.code, await redis.hget('gateway:plans', 'free.minute')]).toEqual([0, '60']);
+});
+
 test('plans missing from a plan file, or from standard input, are reported and stay unchanged', async () => {
   const stack = await startStack();
   const { code, err } = await ctlReading(stack, '{"free": {"minute": 66}}', 'plans', 'apply', '-f', '-', '--json');

@@ -102,8 +102,20 @@ function givenValue(
   return undefined;
 }
 
-/** Lists the changes that would make the table the same as the file. */
-export function driftOf(table: PlanTable, file: PlanFile): (FieldChange & { plan: PlanName; name: PlanField })[] {
+/**
+ * Lists the changes that would make the table the same as the file.
+ * @param table the plans in force
+ * @param rejected the stored values that are invalid and therefore not in force
+ */
+export function driftOf(
+  table: PlanTable,
+  file: PlanFile,
+  rejected: readonly { readonly field: string; readonly value?: string | undefined }[] = [],
+): (FieldChange & { plan: PlanName; name: PlanField })[] {
+  const stored = (field: string, inForce: ReturnType<typeof valueIn>) => {
+    const bad = rejected.find((one) => one.field === field);
+    return bad === undefined ? inForce?.toString() : bad.value;
+  };
   const named = PLAN_NAMES.flatMap((plan) =>
     FIELD_NAMES.filter((name) => file[plan]?.[name] !== undefined).map((name) => ({ plan, name })),
   );
@@ -112,7 +124,7 @@ export function driftOf(table: PlanTable, file: PlanFile): (FieldChange & { plan
       plan,
       name,
       field: `${plan}.${name}`,
-      from: valueIn(table[plan], name)?.toString(),
+      from: stored(`${plan}.${name}`, valueIn(table[plan], name)),
       to: file[plan]?.[name]?.toString(),
     }))
     .filter(({ from, to }) => from !== to);

@@ -9,7 +9,7 @@ import {
   ruleOf,
   whenAbsent,
 } from '../../../limiter/plans.ts';
-import type { HistoryAnswer, TrialAnswer } from '../../api/answers.ts';
+import type { HistoryAnswer, TrafficAnswer, TrialAnswer } from '../../api/answers.ts';
 import { readTrial } from '../../clients.ts';
 import type { Command } from '../command.ts';
 import { banNote } from '../key.ts';
@@ -142,7 +142,7 @@ Example:
   ctl plans diff -f plans.yaml || echo "somebody has changed the plans by hand"`)
     .action(async ({ file }: { file: string }) => {
       const wanted = await fileOf(diff, file);
-      const drift = driftOf(await session.get<PlanTable>('/plans'), wanted);
+      const { drift } = await compare(session, wanted);
       noteLeftOut(session, wanted);
       const shown = drift.map(({ field, from, to }) => ({ field, from, to }));
       session.print({ drift: shown }, () => (shown.length === 0 ? AS_IN_FILE : describeChanges(shown, process.stdout)));
@@ -161,9 +161,7 @@ Example:
   ctl plans apply -f plans.yaml --reason "$(git log -1 --format=%h\\ %s -- plans.yaml)"`)
     .action(async ({ file }: { file: string }) => {
       const wanted = await fileOf(apply, file);
-      const { body, etag } = await session.exchange({ method: 'GET', path: '/plans' });
-      const table = body as PlanTable;
-      const drift = driftOf(table, wanted);
+      const { table, etag, drift } = await compare(session, wanted);
       noteLeftOut(session, wanted);
       if (drift.length === 0) return session.print(table, () => AS_IN_FILE);
       session.printNote(describeChanges(drift, process.stderr));
@@ -175,6 +173,13 @@ Example:
       const changed = await session.exchange({ method: 'PATCH', path: '/plans', body: change, ifMatch: etag });
       session.print(changed.body, () => describePlans(changed.body as PlanTable));
     });
+}
+
+async function compare(session: Session, wanted: PlanFile) {
+  const { body, etag } = await session.exchange({ method: 'GET', path: '/plans' });
+  const table = body as PlanTable;
+  const { planTable } = await session.get<TrafficAnswer>('/traffic');
+  return { table, etag, drift: driftOf(table, wanted, planTable.rejected) };
 }
 
 const AS_IN_FILE = 'The plans are the same as in the file.';
