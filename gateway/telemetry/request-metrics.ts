@@ -121,7 +121,7 @@ export class Traffic {
   answered(exchange: Exchange): void {
     const { clientAddress, peer, request } = exchange;
     const isNamed = request.headers['x-forwarded-for'] !== undefined;
-    const source = !isNamed ? 'peer' : clientAddress === peer.address ? 'ignored' : 'proxy';
+    const source = !isNamed ? 'peer' : peer.isTrusted ? 'proxy' : 'ignored';
     this.#origins.add(this.#source.positionOf(source), this.#network.positionOf(networkKindOf(clientAddress)));
     const operation = this.#operation.positionOf(exchange.route?.operation);
     const plan = this.#plan.positionOf(exchange.plan);

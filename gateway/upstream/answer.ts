@@ -186,7 +186,7 @@ function readBody(bytes: Buffer, from: number, length: number | undefined): Body
   };
 }
 
-/** Reads chunks without extensions or trailers (RFC 9112 §7.1), because those would not be forwarded. */
+/** Reads chunks without extensions (RFC 9112 §7.1), because those would not be forwarded. Trailers are dropped. */
 function readChunks(bytes: Buffer, from: number): Body | typeof TOO_LARGE | undefined {
   let body = '';
   for (let at = from; ; ) {
@@ -197,13 +197,25 @@ function readChunks(bytes: Buffer, from: number): Body | typeof TOO_LARGE | unde
     if (endOfSize === -1) return undefined;
     const start = endOfSize + 2;
     const end = start + Number.parseInt(size, 16);
+    if (end === start) return withoutTrailers(bytes, start, body);
     if (body.length + end - start > MAX_BODY_BYTES || at - from > MAX_BYTES) return TOO_LARGE;
     if (end + 2 > bytes.length) return undefined;
     if (bytes.toString('latin1', end, end + 2) !== '\r\n') throw new Unreadable('It has a malformed chunk.');
-    if (end === start) return { body, end: end + 2 };
     body += bytes.toString('latin1', start, end);
     at = end + 2;
   }
+}
+
+const TRAILERS = /^(?:[!#$%&'*+.^_`|~\w-]+:[^\r\n]*\r\n)*$/;
+
+/** @param from where the line of the last chunk ends; without trailers, an empty line follows it */
+function withoutTrailers(bytes: Buffer, from: number, body: string): Body | undefined {
+  const end = bytes.indexOf(END_OF_HEAD, from - 2);
+  const isLong = (end === -1 ? bytes.length : end) - from > MAX_LINES_BYTES;
+  // Lines that are no headers are the start of another response, and must not be skipped.
+  if (isLong || (end !== -1 && !TRAILERS.test(bytes.toString('latin1', from, end + 2))))
+    throw new Unreadable('It has a malformed chunk.');
+  return end === -1 ? undefined : { body, end: end + END_OF_HEAD.length };
 }
 
 /** A streamed response may have longer chunks than CHUNK_SIZE allows. */

@@ -39,6 +39,7 @@ const LARGEST: [what: string, text: string, body: string][] = [
     chunked(`ffff\r\n${'x'.repeat(MAX_BODY - 1)}\r\n1\r\ny\r\n0\r\n\r\n`),
     `${'x'.repeat(MAX_BODY - 1)}y`,
   ],
+  ['trailers', chunked('2\r\nab\r\n0\r\nX: a\r\nContent-Length: 9\r\n\r\n'), 'ab'],
 ];
 
 test.for(LARGEST)('a response with %s is read completely', ([, text, body]) => {
@@ -210,8 +211,10 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ['a chunk that ends in LF alone', chunked('2\r\nab\n0\r\n\r\n')],
     ['a chunk that ends in CR alone', chunked('2\r\nab\r0\r\n\r\n')],
     ['a chunk that ends in two other bytes', chunked('2\r\nabxx0\r\n\r\n')],
-    ['a trailer', chunked('2\r\nab\r\n0\r\nX: a\r\n\r\n')],
-    ['Content-Length as a trailer', chunked('2\r\nab\r\n0\r\nContent-Length: 2\r\n\r\n')],
+    ['a trailer without a colon', chunked('2\r\nab\r\n0\r\nX\r\n\r\n')],
+    ['a folded trailer', chunked('2\r\nab\r\n0\r\nX: a\r\n b\r\n\r\n')],
+    ['a trailer that ends in LF alone', chunked('2\r\nab\r\n0\r\nX: a\n\r\n\r\n')],
+    ['trailers without an end', chunked(`2\r\nab\r\n0\r\n${'X: a\r\n'.repeat(4_000)}`)],
     ['another response in place of the last line end', chunked('2\r\nab\r\n0\r\nHTTP/1.1 200 OK\r\n\r\n')],
   ],
   'An interim response announces a body or the end of the connection.': [

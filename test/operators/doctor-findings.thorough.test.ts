@@ -155,6 +155,12 @@ test.for([
   ['names all clients and is not trusted', {}, [PROXY], UNTRUSTED],
   ['is trusted and names a client', TRUSTING, [PROXY], '^good: 0 from the connection, 100 from a trusted proxy$'],
   [
+    'is trusted and has clients on its own machine',
+    TRUSTING,
+    ['127.0.0.1'],
+    '^good: 0 from the connection, 100 from a trusted proxy$',
+  ],
+  [
     'is not trusted and forwards only half of the requests',
     {},
     [PROXY, undefined],
