@@ -37,12 +37,15 @@ test('the Redis password is rotated without a failed request', async () => {
   const load = await startLoad(stack);
   await serves(load);
 
-  const [add = [], remove = []] = linesOf(REDIS_PAGE, 'redis-cli --user admin').map((line) =>
+  const [add = [], reconnect = [], remove = []] = linesOf(REDIS_PAGE, 'redis-cli --user admin').map((line) =>
     line.replaceAll('"', '').split(' '),
   );
   expect([add.at(-1), remove.at(-1)]).toEqual([`>${NEW}`, `<${OLD}`]);
   await admin.call(...(add as [string, ...string[]]));
   await writeFile(REDIS_URL_FILE, elsewhere(valuesOf(REDIS_PAGE)[0] ?? '', host));
+  expect(Number(await admin.call(...(reconnect as [string, ...string[]])))).toBeGreaterThan(0);
+  await expect.poll(() => timesLogged(stack, 'the setting was changed'), WITHIN).toBe(1);
+  await expect.poll(() => timesLogged(stack, 'redis is back'), WITHIN).toBe(1);
   await admin.call(...(remove as [string, ...string[]]));
   await serves(load);
   // Open connections survive the change. New ones need the new password.
