@@ -28,6 +28,7 @@ const OTHER_VERSION = 'Invalid HTTP version';
 const ERRORS: Readonly<Record<string, readonly [code: ErrorCode, message?: string]>> = {
   HPE_HEADER_OVERFLOW: ['headers_too_large'],
   HPE_CHUNK_EXTENSIONS_OVERFLOW: ['payload_too_large'],
+  HPE_INVALID_EOF_STATE: ['invalid_request', 'The request ended before it was complete.'],
   MANY_CHUNKS: ['payload_too_large', 'The request body has too many small chunks.'],
   ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout'],
   [PLAIN_HTTP]: ['invalid_request', 'This port speaks TLS: use a URL that begins with https://.'],

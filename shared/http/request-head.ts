@@ -134,8 +134,8 @@ function checkFraming({ headers, httpVersion }: IncomingMessage): void {
   if (!LENGTH.test(length)) refuse('Content-Length must be a number without leading zeros.');
   const coding = headers['transfer-encoding'];
   if (coding === undefined) return;
-  if (coding.toLowerCase() !== 'chunked' || httpVersion === '1.0')
-    refuse('The only supported transfer coding is chunked.');
+  if (httpVersion === '1.0') refuse('HTTP/1.0 has no Transfer-Encoding.');
+  if (coding.toLowerCase() !== 'chunked') refuse('The only supported transfer coding is chunked.');
   if (headers['content-length'] !== undefined)
     refuse('A request must not have both Content-Length and Transfer-Encoding.');
 }
