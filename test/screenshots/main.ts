@@ -62,6 +62,7 @@ async function takeAll(browser: Browser, demo: Demo, folder: string): Promise<vo
     await show(page, '/console/plans');
     await page.getByRole('button', { name: 'Change Pro' }).click();
     await page.getByLabel('Requests per minute').fill('15');
+    await page.getByLabel('Who are you?').fill('anna');
     await page.getByRole('button', { name: 'Review' }).click();
     await page.getByText('would have refused').waitFor();
     await page.screenshot({ path: join(folder, `review-${look}.png`) });

@@ -130,7 +130,8 @@ function form(plan: PlanName, seen: Seen): void {
     if (options !== undefined)
       return { ...common, options: options.map((one) => [one, upperFirst(one)]), hint: ofChoice };
     const absent = whenAbsent(field);
-    const hint = `Now ${valueInWords(value)}.${absent === undefined ? '' : ` Leave empty for ${absent}.`}`;
+    const forAbsent = absent === undefined ? '' : ` Leave empty for ${absent}.`;
+    const hint = value === '' ? `Empty means ${absent}.` : `Now ${valueInWords(value)}.${forAbsent}`;
     return { ...common, type: 'number', maxlength: 20, hint };
   });
   ask({
