@@ -1,6 +1,4 @@
 /** This file is plain JavaScript, and `main.ts` is a link to it. Without Node's TypeScript compiler, it starts sooner. */
-import { enableCompileCache } from 'node:module';
-import { join } from 'node:path';
+import '../../../shared/process/compiled.js';
 
-enableCompileCache(join(import.meta.dirname, '../../../node_modules/.cache/compiled'));
 await import('./program.ts');
