@@ -127,7 +127,7 @@ export const BREAKS: readonly Break[] = [
   row(CONNECTION, 'security/unread-answers', '(parser.incoming[BODY_BYTES]?.() ?? 0)', '0'),
   row(CONNECTION, 'gateway/pipelining', 'this.answers.length >= this.#rules.unanswered', 'false'),
   row(HEAD, 'gateway/three-listeners', 'if (seen.includes(name)) refuse(', 'if (false) refuse('),
-  row(HEAD, 'gateway/three-listeners', "coding.toLowerCase() !== 'chunked' ||", ''),
+  row(HEAD, 'gateway/three-listeners', "if (coding.toLowerCase() !== 'chunked')", 'if (false)'),
   row(HEAD, 'security/canonical-request', "if (length > bytes) refuse(undefined, 'headers_too_large');", ''),
   row(
     HEAD,

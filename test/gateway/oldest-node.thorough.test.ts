@@ -39,3 +39,14 @@ test.runIf(process.platform === 'linux')(
   },
   INSTALL_AND_RUN_MS,
 );
+
+const OLD_NODE = `data:text/javascript,Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '22.1.0' } })`;
+
+test.for(['gateway/main.ts', 'core/main.ts', 'gateway/operators/cli/main.ts'])(
+  '%s says which Node it needs, instead of failing with a stack trace',
+  async (main) => {
+    const { code, out, err } = await startProcess(process.execPath, ['--import', OLD_NODE, main], {}).ended;
+    const needed = /^This is Node 22\.1\.0; Node 24\.15 or later is needed\. [^\n]+\n$/;
+    expect([code, out, err]).toEqual([1, '', expect.stringMatching(needed)]);
+  },
+);

@@ -395,13 +395,3 @@ test.for([undefined, 200, 100, 80, 40])(
     );
   },
 );
-
-const OLD_NODE = `data:text/javascript,Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '22.1.0' } })`;
-
-test.for(['gateway/main.ts', 'core/main.ts', 'gateway/operators/cli/main.ts'])(
-  '%s says which Node it needs, instead of failing with a stack trace',
-  async (main) => {
-    const err = expect.stringMatching(/^This is Node 22\.1\.0; Node 24\.15 or later is needed\. [^\n]+\n$/);
-    expect(await notStarted(['--import', OLD_NODE, main])).toEqual({ code: 1, out: '', err, started: false });
-  },
-);
