@@ -1,6 +1,15 @@
 import { z } from 'zod';
 import type { Logger } from '../../shared/process/logger.ts';
-import { type Change, type Fields, type LogEntry, type Storage, Unconfirmed, withChanges, withOwn } from './storage.ts';
+import {
+  type Change,
+  type Fields,
+  type LogEntry,
+  type LoggedEntry,
+  type Storage,
+  Unconfirmed,
+  withChanges,
+  withOwn,
+} from './storage.ts';
 import { ACTIONS, VIAS } from './words.ts';
 
 /** A changed field, named as in `gateway:plans`. `from` or `to` is undefined if the field was, or is, absent. */
@@ -28,7 +37,7 @@ export const Activity = z.object({
 
 export type Activity = Readonly<z.infer<typeof Activity>>;
 
-export const RecordedActivity = Activity.extend({ id: RecordId });
+export const RecordedActivity = Activity.extend({ id: RecordId, at: z.number() });
 
 export type RecordedActivity = Readonly<z.infer<typeof RecordedActivity>>;
 
@@ -77,21 +86,21 @@ export class AuditLog {
    * has made unreadable.
    * @returns `next` says where to continue; undefined at the end
    */
-  async list({ after, limit, from = 0, to, isWanted }: ActivityQuery) {
+  async list({ after, limit, from = 0, to = Infinity, isWanted }: ActivityQuery) {
     const activity: RecordedActivity[] = [];
     let last = after;
-    // Skips the entries that are too new, unless the previous page has passed them.
-    if (to !== undefined && (after === undefined || Number.parseInt(after, 10) >= to)) last = `${Math.max(0, to)}-0`;
     for (let checked = 0; checked < CHECKED_AT_ONCE; ) {
       const count = checked === 0 ? Math.min(PAGE, limit + 1) : PAGE;
       const page = await this.#storage.tail('audit', { after: last, count });
       checked += count;
-      for (const [id, fields] of page) {
+      for (const logged of page) {
+        const [id] = logged;
+        // No entry is newer than its id.
         if (Number.parseInt(id, 10) < from) return { activity, next: undefined };
         if (activity.length === limit) return { activity, next: last };
         last = id;
-        const entry = RecordedActivity.safeParse({ ...readChanges(fields), id }).data;
-        if (entry !== undefined && (await isWanted(entry))) activity.push(entry);
+        const entry = RecordedActivity.safeParse(readEntry(logged)).data;
+        if (entry !== undefined && entry.at >= from && entry.at < to && (await isWanted(entry))) activity.push(entry);
       }
       if (page.length < count) return { activity, next: undefined };
     }
@@ -157,4 +166,12 @@ export function readJson<T>(schema: z.ZodType<T>, text = ''): T | undefined {
 }
 
 /** Returns the fields of a log entry, with `changes` parsed from JSON. */
-export const readChanges = ({ changes, ...fields }: Fields) => ({ ...fields, changes: readJson(z.unknown(), changes) });
+const readChanges = ({ changes, ...fields }: Fields) => ({ ...fields, changes: readJson(z.unknown(), changes) });
+
+const OWN_TIME = /^\d{1,15}$/;
+
+/** An entry as it was logged, with its id, and with the time at which it was written, in Unix ms. */
+export function readEntry([id, fields]: LoggedEntry) {
+  const { at = '' } = fields;
+  return { ...readChanges(fields), id, at: OWN_TIME.test(at) ? Number(at) : Number.parseInt(id, 10) };
+}

@@ -12,7 +12,7 @@ import {
   storedPlans,
   storedValue,
 } from '../limiter/plans.ts';
-import { type Activity, auditEntries, FieldChange, RecordId, readChanges, readJson } from './audit.ts';
+import { type Activity, auditEntries, FieldChange, RecordId, readEntry, readJson } from './audit.ts';
 import { type FieldChanges, type LogEntry, NotMade, notTheRecord, OtherValue, type Storage } from './storage.ts';
 
 export const PlanChange = z.object({
@@ -26,7 +26,7 @@ export const PlanChange = z.object({
 
 export type PlanChange = Readonly<z.infer<typeof PlanChange>>;
 
-export const RecordedChange = PlanChange.extend({ id: RecordId });
+export const RecordedChange = PlanChange.extend({ id: RecordId, at: z.number() });
 
 export type RecordedChange = Readonly<z.infer<typeof RecordedChange>>;
 
@@ -230,7 +230,7 @@ export class Plans {
 
   async history(limit: number): Promise<RecordedChange[]> {
     const entries = await this.#storage.tail('plan history', { count: limit });
-    return entries.flatMap(([id, fields]) => RecordedChange.safeParse({ ...readChanges(fields), id }).data ?? []);
+    return entries.flatMap((entry) => RecordedChange.safeParse(readEntry(entry)).data ?? []);
   }
 }
 

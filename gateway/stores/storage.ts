@@ -45,7 +45,10 @@ export interface LogEntry {
   readonly fields: Fields;
 }
 
-/** A log entry. Its id is Unix time in milliseconds and a sequence number, as in a Redis stream. */
+/**
+ * A log entry. Its id is Unix time in milliseconds and a sequence number, as in a Redis stream. Ids always rise, so an
+ * entry that was written after the clock was set back has its time as the field `at`.
+ */
 export type LoggedEntry = readonly [id: string, fields: Fields];
 
 /** What a change requires of one record, and how it changes the record. */

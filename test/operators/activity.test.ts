@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import slotOf from 'cluster-key-slot';
-import { describe, expect, test } from 'vitest';
-import type { ActivityAnswer, ActivityView } from '../../gateway/operators/api/answers.ts';
+import { describe, expect, test, vi } from 'vitest';
+import type { ActivityAnswer, ActivityView, HistoryAnswer } from '../../gateway/operators/api/answers.ts';
 import { ROUTES } from '../../gateway/operators/api/routes.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
@@ -12,6 +12,7 @@ import { startRedisCluster } from '../support/redis-cluster.ts';
 import { bothStacks, startStack } from '../support/stack.ts';
 
 const { url, redis, fresh } = await operatorsRedis();
+const HOUR_MS = 3_600_000;
 
 type Write = readonly [route: string, method: string, path: string, body: unknown, expected: object | undefined];
 
@@ -166,6 +167,33 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect(await names('?after=0-0')).toEqual([]);
     expect(await names('?after=0000-00&from=1970-01-01T00:00:00Z')).toEqual([]);
     expect(await names(`?from=${third}&target=${ids[0]}`)).toEqual([]);
+  });
+
+  test('after the clock was set back, changes have the times at which they were made, and are found by them', async () => {
+    const stack = await fresh(environment);
+    const ahead = Date.now() + HOUR_MS;
+    // Only Redis has a clock of its own. All that is left of its wrong time is an entry with an id in the future.
+    const clock = vi.spyOn(Date, 'now').mockReturnValue(ahead);
+    await stack.admin('PATCH', '/plans/free', { minute: 61 });
+    clock.mockRestore();
+    for (const stream of ['gateway:activity', 'gateway:plans:history'])
+      if ('REDIS_URL' in environment) await redis.xadd(stream, `${ahead}-0`, 'actor', 'me');
+    const begun = Date.now();
+    const ids: string[] = [];
+    while (ids.length < 3) ids.push(await issueId(stack));
+    await stack.admin('PATCH', '/plans/free', { minute: 62 });
+    const at = (ms: number) => encodeURIComponent(new Date(ms).toISOString());
+    const [from, to] = [at(begun - 1_000), at(Date.now() + 1_000)];
+
+    const made = await activityOf(stack, `?from=${from}&to=${to}`);
+    const targets = ['free', ...ids.toReversed()];
+    expect(made.map(({ target }) => target).slice(0, targets.length)).toEqual(targets);
+    const { history } = (await stack.admin('GET', '/plans/history')).json as HistoryAnswer;
+    for (const one of [...made.slice(0, targets.length), history[0]])
+      expect(Math.abs(Date.parse(one?.at ?? '') - begun)).toBeLessThan(60_000);
+    const pages = await pagesOf<ActivityAnswer>(stack, `/activity?limit=2&to=${to}`);
+    expect(pages.flatMap(({ activity }) => activity)).toEqual(await activityOf(stack, `?to=${to}`));
+    expect(await activityOf(stack, `?from=${to}`)).toHaveLength('REDIS_URL' in environment ? 0 : 1);
   });
 
   test('audit entries are found by plan, key id or key name, regardless of case and after a revocation', async () => {

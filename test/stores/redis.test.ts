@@ -84,13 +84,31 @@ test('bytes that are not UTF-8 are read as U+FFFD and do not prevent changes to 
   expect(await storage.change(rename)).toBe(false);
 });
 
-test('an audit entry identical to one from over a minute ago is not a repetition', async () => {
+const MINUTE_AGO = -61_000;
+const AHEAD = 3_600_000;
+
+test.for([
+  ['from over a minute ago', MINUTE_AGO, undefined],
+  ['from a clock that was an hour ahead', AHEAD, undefined],
+  ['from over a minute ago, written after such a clock was set back', AHEAD, MINUTE_AGO],
+] as const)('an audit entry identical to one %s is not a repetition', async ([, id, own]) => {
   await redis.del('gateway:activity');
   const { log, fields } = auditEntry('a');
   const asked = { log, fields: { ...fields, requestId: '1' } };
-  await redis.xadd('gateway:activity', Date.now() - 61_000, ...Object.entries(asked.fields).flat());
+  const before = { ...asked.fields, ...(own && { at: Date.now() + own }) };
+  await redis.xadd('gateway:activity', Date.now() + id, ...Object.entries(before).flat());
   for (let made = 0; made < 2; made++) await storage.change({ parts: [], entries: [asked] });
   expect(await storage.tail('audit', { count: 9 })).toHaveLength(2);
+});
+
+test('a time that somebody typed into an audit entry does not keep changes from being made', async () => {
+  await redis.del('gateway:activity');
+  const { log, fields } = auditEntry('a');
+  const asked = { log, fields: { ...fields, requestId: '1' } };
+  const before = { ...asked.fields, at: 'noon' };
+  await redis.xadd('gateway:activity', '*', ...Object.entries(before).flat());
+  expect(await storage.change({ parts: [], entries: [asked] })).toBe(true);
+  expect(await storage.tail('audit', { count: 9 })).toHaveLength(1);
 });
 
 test('a list reads only the keys of its page, with their counts', async () => {

@@ -95,15 +95,26 @@ test('acknowledged data survives a restart, in files that only the owner can rea
   expect(await next.listKeys({ limit: 5 })).toEqual([{ createdAt: 5.25, id: 'a' }]);
 });
 
-test('an audit entry identical to one from over a minute ago is not a repetition', async () => {
+const MINUTE_AGO = -61_000;
+const AHEAD = 3_600_000;
+
+test.for([
+  ['from over a minute ago', [MINUTE_AGO]],
+  ['from a clock that was an hour ahead', [AHEAD]],
+  ['from over a minute ago, written after such a clock was set back', [AHEAD, MINUTE_AGO]],
+] as const)('an audit entry identical to one %s is not a repetition', async ([, offsets]) => {
   const { storage } = await open();
   const asked = { log: 'audit' as const, fields: { target: 'a', requestId: '1' } };
   const make = () => storage.change({ parts: [], entries: [asked] });
-  const clock = vi.spyOn(Date, 'now').mockReturnValue(Date.now() - 61_000);
-  await make();
+  const now = Date.now();
+  const clock = vi.spyOn(Date, 'now');
+  for (const offset of offsets) {
+    clock.mockReturnValue(now + offset);
+    await make();
+  }
   clock.mockRestore();
   for (let made = 0; made < 2; made++) await make();
-  expect(await storage.tail('audit', { count: 9 })).toHaveLength(2);
+  expect(await storage.tail('audit', { count: 9 })).toHaveLength(offsets.length + 1);
 });
 
 test('a second gateway on the same folder fails to start and names the process that uses it', async () => {

@@ -87,9 +87,9 @@ export const listActivity = operation(
     const { activity, next } = await deps.activity.list({ after, limit, isWanted, ...within });
     const logged = new Map(activity.toReversed().flatMap((one) => (nameIn(one) ? [[one.target, nameIn(one)]] : [])));
     const views = activity.map(async (one): Promise<ActivityView> => {
-      const { id, ...about } = one;
+      const { id, at, ...about } = one;
       const targetName = redacted((await nameOf(one)) ?? logged.get(idIn(one)));
-      return { id, at: new Date(Number.parseInt(id, 10)).toISOString(), ...about, targetName };
+      return { id, at: new Date(at).toISOString(), ...about, targetName };
     });
     return { activity: await Promise.all(views), next };
   },

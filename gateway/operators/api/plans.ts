@@ -216,8 +216,8 @@ function before(changes: readonly FieldChange[]): StoredPlans {
   return Object.fromEntries(fields);
 }
 
-function describe({ id, version: _version, ...change }: RecordedChange) {
-  return { id, at: new Date(Number.parseInt(id, 10)).toISOString(), ...change };
+function describe({ id, at, version: _version, ...change }: RecordedChange) {
+  return { id, at: new Date(at).toISOString(), ...change };
 }
 
 /** One call checks this many keys, of any plan, so that Redis is not blocked. The next call continues at `next`. */

@@ -94,15 +94,19 @@ for _, part in ipairs(change.parts) do
 end
 call('SET', KEYS[1], 'made', 'EX', ARGV[2])
 
-local function target_of(fields)
+local function value_of(fields, name)
   for at = 1, #fields, 2 do
-    if fields[at] == 'target' then return fields[at + 1] end
+    if fields[at] == name then return fields[at + 1] end
   end
+  return nil
 end
+
+-- Unix time in milliseconds, as text.
+local now = ('%.0f'):format(time[1] * 1000 + math.floor(time[2] / 1000))
 
 -- A repetition may list no changes, because nothing was left to change.
 local function is_same(before, fields)
-  if #before ~= #fields then return false end
+  if #before - (value_of(before, 'at') and 2 or 0) ~= #fields then return false end
   for at = 1, #fields do
     local is_empty = fields[at - 1] == 'changes' and fields[at] == '[]'
     if before[at] ~= fields[at] and not is_empty then return false end
@@ -110,21 +114,30 @@ local function is_same(before, fields)
   return true
 end
 
--- A repetition equals the newest entry about its target, and follows soon after it.
+-- A repetition equals the newest entry about its target, and follows soon after it. In between, the clock may have been
+-- set back a little.
 local function is_repetition(stream, entry)
-  local target, now = target_of(entry.fields), time[1] * 1000
+  local target = value_of(entry.fields, 'target')
   for _, other in ipairs(pcall('XREVRANGE', stream, '+', '-', 'COUNT', entry.look_back)) do
-    if target_of(other[2]) == target then
-      return now - other[1]:match('%d+') <= entry.within and is_same(other[2], entry.fields)
+    if value_of(other[2], 'target') == target then
+      local made_at = tonumber(value_of(other[2], 'at')) or other[1]:match('%d+')
+      return math.abs(now - made_at) <= entry.within and is_same(other[2], entry.fields)
     end
   end
   return false
 end
 
+-- The id has the time. After the clock was set back, ids continue from the newest one, so the entry gets its time as a
+-- field.
 local function add(stream, entry)
   if entry.text then return pcall('RPUSH', stream, entry.text) end
   if entry.look_back and is_repetition(stream, entry) then return nil end
-  return pcall('XADD', stream, 'MAXLEN', '=', entry.length, '*', unpack(entry.fields))
+  local fields = entry.fields
+  local added = pcall('XADD', stream, 'MAXLEN', '=', entry.length, now .. '-*', unpack(fields))
+  if type(added) == 'string' then return added end
+  fields[#fields + 1] = 'at'
+  fields[#fields + 1] = now
+  return pcall('XADD', stream, 'MAXLEN', '=', entry.length, '*', unpack(fields))
 end
 
 -- An entry is lost if somebody has put a value of another type in place of its stream. The change itself still

@@ -171,7 +171,8 @@ export class Log {
     const place = last.place + 1;
     const now = Date.now();
     const id = now > last.ms ? [now, 0] : [last.ms, last.seq + 1];
-    this.#sql.add.run(log, place, ...id, JSON.stringify(fields));
+    const own = now < last.ms && { at: String(now) };
+    this.#sql.add.run(log, place, ...id, JSON.stringify({ ...fields, ...own }));
     this.#sql.prune.run(log, place - this.#lengths[log]);
   }
 
@@ -184,11 +185,12 @@ export class Log {
 
   #isRepeated(fields: Fields): boolean {
     for (const { fields: text, ms } of this.#read('audit', LOOKED_BACK)) {
-      const before: Fields = JSON.parse(text);
+      const { at = String(ms), ...before }: Fields = JSON.parse(text);
       if (before.target !== fields.target) continue;
       // A repetition may list no changes, because nothing was left to change.
       const { changes } = fields.changes === '[]' ? before : fields;
-      return JSON.stringify({ ...fields, changes }) === text && Date.now() - ms <= REPEATED_MS;
+      const isSame = JSON.stringify({ ...fields, changes }) === JSON.stringify(before);
+      return isSame && Math.abs(Date.now() - Number(at)) <= REPEATED_MS;
     }
     return false;
   }
