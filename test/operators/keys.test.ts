@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import type { KeysAnswer, KeyView } from '../../gateway/operators/api/answers.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
 import { ask, get, hashOf, issueId, operatorsRedis, pagesOf, statusOf, viewOf } from '../support/operators.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
@@ -325,3 +326,29 @@ interface Shown {
 const keysOf = async (stack: Stack, path: string) => (await get<{ keys: Shown[] }>(stack, path)).keys;
 
 const namesOf = async (stack: Stack, path: string) => (await keysOf(stack, path)).map(({ name }) => name);
+
+const HOUR_MS = 3_600_000;
+
+test("an expiry must be in the future by the clock of Redis, whatever the gateway's clock shows", async () => {
+  const stack = await fresh();
+  const id = await issueId(stack);
+  const [secret] = (await viewOf(stack, id)).secrets;
+  const now = Date.now();
+  const clock = vi.spyOn(Date, 'now');
+  cleanUp(() => clock.mockRestore());
+  for (const [method, path, body, status] of [
+    ['POST', '/keys', { name: 'other', plan: 'free' }, 201],
+    ['POST', `/keys/${id}/secrets`, { name: 'second' }, 201],
+    ['PATCH', `/keys/${id}/secrets/${secret?.id}`, {}, 200],
+    ['POST', `/keys/${id}/rotate`, { graceSeconds: 0, secretId: secret?.id }, 201],
+  ] as const) {
+    const send = (inMs: number) =>
+      stack.admin(method, path, { ...body, expiresAt: new Date(now + inMs).toISOString() });
+    clock.mockReturnValue(now - HOUR_MS);
+    const { status: refused, json } = await send(-HOUR_MS / 2);
+    const message = 'The body is not valid: expiresAt must be in the future, before 2255-01-01T00:00:00Z.';
+    expect([path, refused, json]).toEqual([path, 400, expect.objectContaining({ message })]);
+    clock.mockReturnValue(now + HOUR_MS);
+    expect([path, (await send(HOUR_MS / 2)).status]).toEqual([path, status]);
+  }
+});

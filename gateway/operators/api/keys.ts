@@ -22,12 +22,19 @@ export const planName = choice(PLAN_NAMES);
 
 const toMicroseconds = (text: string): number => Date.parse(text) * 1_000;
 
-/** The expiry of a new key or secret, in microseconds. */
+const IN_FUTURE = `must be in the future, before ${LATEST}`;
+
+/** The expiry of a new key or secret, in microseconds. `timeBefore` checks that it is in the future. */
 export const futureTime = time
-  .refine((text) => Date.parse(text) > Date.now() && Date.parse(text) < Date.parse(LATEST), {
-    error: `must be in the future, before ${LATEST}`,
-  })
+  .refine((text) => Date.parse(text) < Date.parse(LATEST), { error: IN_FUTURE })
   .transform(toMicroseconds);
+
+/** The current time by the store's clock. @throws {HttpError} 400 if a given expiry is not later */
+export async function timeBefore({ keys }: AdminDependencies, expiresAt: number | null | undefined): Promise<number> {
+  const now = await keys.now();
+  if ((expiresAt ?? Infinity) > now) return now;
+  throw new HttpError('invalid_request', `The body is not valid: expiresAt ${IN_FUTURE}.`);
+}
 
 const LIMITS_REQUIRED = 'and day are required: an enterprise key carries its own limits';
 
@@ -48,7 +55,7 @@ export const createKey = operation(
   async ({ deps, given, about }) => {
     const { apiKey, credential } = createApiKey();
     const { id, digest } = credential;
-    const createdAt = await deps.keys.now();
+    const createdAt = await timeBefore(deps, given.expiresAt);
     const record: KeyRecord = { ...given, secrets: [makeSecret(digest, createdAt)], createdAt };
     await orUnclaimed(
       deps.keys.create(id, record, entry(about, 'key.create', id, allOf(keyTexts(record)))),

@@ -11,7 +11,7 @@ import { Unreadable } from '../../stores/keys.ts';
 import { allOf, differences, entry, secretTexts } from './activity.ts';
 import { IssuedKey, IssuedSecret, SecretView } from './answers.ts';
 import { describeSecret } from './key-view.ts';
-import { apply, describe, findKey, futureTime, makeSecret, orUnclaimed } from './keys.ts';
+import { apply, describe, findKey, futureTime, makeSecret, orUnclaimed, timeBefore } from './keys.ts';
 import { type AdminDependencies, operation, refuseEmpty, who } from './operation.ts';
 import { integer } from './values.ts';
 
@@ -50,7 +50,7 @@ export const addSecret = operation(
   { target: findKey, body: NewSecret, answer: IssuedSecret, creates: true },
   async ({ deps, target: { id }, given, about }) => {
     const { apiKey, credential } = createApiKey(id);
-    const now = await deps.keys.now();
+    const now = await timeBefore(deps, given.expiresAt);
     const secret = makeSecret(credential.digest, now, given);
     const activity = entry(about, 'secret.create', id, allOf(secretTexts(secret)));
     const added = apply(deps, id, (record) => ({ record: { secrets: [...roomIn(record, now), secret] }, activity }));
@@ -63,6 +63,7 @@ export const changeSecret = operation(
   { target: findKey, body: SecretChanges, answer: SecretView },
   async ({ deps, params, target: { id }, given, about }) => {
     refuseEmpty(given);
+    await timeBefore(deps, given.expiresAt);
     const key = await applyTo(deps, id, secretIn(params[1]), (old, record) => {
       const { name = old.name, scope = old.scope, networks = old.networks } = given;
       const expiry = given.expiresAt !== undefined && { expiresAt: given.expiresAt ?? undefined, own: undefined };
@@ -110,7 +111,7 @@ export const rotateKey = operation(
   async ({ deps, target: { id }, given, about }) => {
     const { graceSeconds, secretId, scope, networks, expiresAt } = given;
     const { apiKey, credential } = createApiKey(id);
-    const now = await deps.keys.now();
+    const now = await timeBefore(deps, expiresAt);
     const toReplace = secretId === undefined ? (record: Secrets) => theOneToReplace(record, now) : secretIn(secretId);
     const rotated = await applyTo(deps, id, toReplace, (old, record) => {
       checkUnreadable(old, { scope, networks, expiresAt, name: old.name, digest: old.digest });
