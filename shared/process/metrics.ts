@@ -51,7 +51,7 @@ export function createMetrics(service: string, worker?: number): Metrics {
     void gauges.push(async () => ({ name, help, type: 'gauge', values: await read() }));
 
   async function snapshot(): Promise<Family[]> {
-    const measured = (await ofProcess?.getMetricsAsJSON()) as unknown as Family[];
+    const measured = withRecentLag((await ofProcess?.getMetricsAsJSON()) as unknown as Family[]);
     const read = [...measured, ...(await Promise.all(gauges.map((one) => one())))];
     if (worker === undefined) return read;
     const labelled = ({ labels, ...one }: Series) => ({ ...one, labels: { ...labels, worker: String(worker) } });
@@ -92,6 +92,24 @@ function measureProcess(): Registry {
   const seldom = { eventLoopUtilizationTimeout: 1_000, eventLoopMonitoringPrecision: 50 };
   collectDefaultMetrics({ register, ...seldom });
   return register;
+}
+
+const LAG_MAX = 'nodejs_eventloop_lag_max_seconds';
+const RECENT_MS = 15_000;
+let lags: { readonly at: number; readonly seconds: number }[] = [];
+
+/**
+ * The library's maximum covers only the time since the last read, so several readers would hide pauses from each other.
+ * This one covers 15 s in addition.
+ */
+function withRecentLag(measured: readonly Family[]): Family[] {
+  const now = performance.now();
+  const maximumOf = (values: Family['values']) => {
+    const seconds = values[0]?.value ?? 0;
+    lags = [...lags.filter(({ at }) => now - at < RECENT_MS), { at: now, seconds }];
+    return [{ labels: {}, value: Math.max(...lags.map((lag) => lag.seconds)) }];
+  };
+  return measured.map((one) => (one.name === LAG_MAX ? { ...one, values: maximumOf(one.values) } : one));
 }
 
 async function textOf(families: readonly Family[]): Promise<{ text: string; type: string }> {

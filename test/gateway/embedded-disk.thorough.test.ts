@@ -1,5 +1,6 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { KeyView } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
@@ -95,7 +96,10 @@ test('on a full disk, a key can be revoked after any number of rotations', async
   await stop(gateway);
 });
 
-test('a restart on a full disk does not refill buckets', async (context) => {
+test.for([
+  ['restart', 'SIGTERM', 0],
+  ['crash', 'SIGKILL', 3_000],
+] as const)('a %s on a full disk does not refill buckets', async ([, signal, afterMs], context) => {
   const disk = await smallDisk(8);
   if (disk === undefined) return context.skip('This process is not allowed to mount a disk.');
   const first = await startOn(disk.folder);
@@ -103,7 +107,10 @@ test('a restart on a full disk does not refill buckets', async (context) => {
   await disk.fill();
   await expect.poll(async () => (await create(first)).status).toBe(503);
   for (let sent = 0; sent < 40; sent++) await statusOf(first, apiKey);
-  await stop(first);
+  // A crash loses the last second.
+  await sleep(afterMs);
+  first.child.kill(signal);
+  await first.ended;
   const second = await startOn(disk.folder);
   const { minute } = ((await second.admin(`/keys/${idOf(apiKey)}`)).json as KeyView).buckets ?? {};
   expect(minute?.remaining).toBeLessThan(40);

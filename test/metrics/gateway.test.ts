@@ -57,6 +57,15 @@ test('requests are counted by operation, status and plan; requests for unknown p
   );
 });
 
+test('two readers of the metrics see the same pause of the event loop', async () => {
+  const stack = await startStack();
+  const begunAt = performance.now();
+  while (performance.now() - begunAt < 400);
+  const pauseSeen = async () => (await scrape(stack.adminUrl)).sum('nodejs_eventloop_lag_max_seconds');
+  await expect.poll(pauseSeen).toBeGreaterThan(0.3);
+  expect(await pauseSeen()).toBeGreaterThan(0.3);
+});
+
 test('decisions are counted by outcome and plan, and refusals by limit', async () => {
   const stack = await startStack(WITH_REDIS);
   await stack.admin('PATCH', '/plans/free', { ban_after: 3, ban_grace_seconds: 0, ban_seconds: 300 });

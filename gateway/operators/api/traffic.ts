@@ -93,12 +93,26 @@ export const checkRequests = (cores: readonly CoreView[], processes: number): Ch
     return good(about, `${load}; ${last}`);
   });
 
+/** The errors with which Redis refuses decisions, and what to do about them. */
+const REFUSALS = [
+  [/NOPERM|user executing the script/, 'Grant the Redis user the rights in deploy/redis/users.acl.'],
+  [/READONLY/, 'Set REDIS_URL to the primary.'],
+  [/OOM/, 'Raise maxmemory.'],
+] as const;
+
 /** Reports that workers get no decisions from Redis, although the Redis checks found no fault. */
 export function checkDecisions(processes: readonly ProcessState[], redis: readonly CheckResult[]): CheckResult[] {
   const [reason] = processes.flatMap((one) => one.redis?.outage ?? []);
   if (reason === undefined || redis.some(isBad)) return [];
-  const advice = 'Grant the Redis user the rights in deploy/redis/users.acl; see GatewayDecisionsLocal in the runbook.';
-  return [fault('decisions', `are made without Redis; keys not seen before get 503. ${reason}`, advice)];
+  const [, advice] = REFUSALS.find(([error]) => error.test(reason)) ?? [];
+  const seeAlso = 'See GatewayDecisionsLocal in the runbook.';
+  return [
+    fault(
+      'decisions',
+      `are made without Redis; keys not seen before get 503. ${reason}`,
+      advice ? `${advice} ${seeAlso}` : seeAlso,
+    ),
+  ];
 }
 
 /** GatewayCertificateExpires is raised this long before the expiry. */

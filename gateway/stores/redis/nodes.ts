@@ -122,17 +122,19 @@ function checkServer(about: string, { redis_version: version = '', role }: Field
 /** If Redis evicts a record, an API key is lost for good or starts over with full buckets. */
 function checkMemory(
   name: string,
-  { maxmemory = '0', maxmemory_policy: policy = '', used_memory: used }: Fields,
+  { maxmemory = '0', maxmemory_policy: policy = '', used_memory: bytes, mem_not_counted_for_evict: more = '0' }: Fields,
 ): CheckResult {
   if (policy !== 'noeviction') {
     const [found, advice] = [`maxmemory-policy is ${policy}`, 'CONFIG SET maxmemory-policy noeviction'];
     if (maxmemory === '0') return warning(name, `${found}, with no maxmemory yet`, advice);
     return fault(name, `${found}: API keys may be evicted`, advice);
   }
-  const share = Number(used) / Number(maxmemory);
+  const share = (Number(bytes) - Number(more)) / Number(maxmemory);
   if (!Number.isFinite(share) || share <= FULL) return good(name, 'nothing is evicted');
-  const found = `${Math.round(100 * share)} % of maxmemory is used; when it is full, all decisions are local`;
-  return warning(name, found, 'Raise maxmemory.');
+  const used = `${Math.round(100 * share)} % of maxmemory is used`;
+  return share < 1
+    ? warning(name, `${used}; when it is full, all decisions are local`, 'Raise maxmemory.')
+    : fault(name, `${used}, so all decisions are local and no change can be made`, 'Raise maxmemory.');
 }
 
 function checkPersistence(name: string, { aof_enabled: aof, aof_last_write_status: status }: Fields): CheckResult {

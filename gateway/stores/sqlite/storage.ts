@@ -14,7 +14,7 @@ import {
   withChanges,
 } from '../storage.ts';
 import { Commits } from './commits.ts';
-import { whyOf } from './disk.ts';
+import { FULL, whyOf } from './disk.ts';
 import { type Opened, openFolder, startFault } from './open.ts';
 import { Log, Records } from './records.ts';
 
@@ -169,19 +169,30 @@ export class SqliteStorage implements Storage, KeySource {
       this.#unsaved.set(id, { ...this.#unsaved.get(id), ...changes });
       ids.push(id);
     }
-    const saved = this.#commits.make({ run: () => true, ids, urgency: mustBeDurable ? 'ban' : undefined });
+    const saved = this.#commits.fault === FULL ? this.#saveInNeed(ids) : this.#saveKeys(ids, mustBeDurable);
     return await saved.catch(() => !mustBeDurable);
+  }
+
+  #saveKeys = (ids: readonly string[], isUrgent: boolean): Promise<boolean> =>
+    this.#commits.make({ run: () => true, ids, urgency: isUrgent ? 'ban' : undefined });
+
+  /**
+   * Saves a few keys at a time, which needs little disk space. If a full disk kept them from being saved, a crash would
+   * refill their buckets.
+   */
+  async #saveInNeed(ids: readonly string[]): Promise<boolean> {
+    for (let at = 0; at < ids.length; at += SAVED_AT_ONCE)
+      await this.#saveKeys(ids.slice(at, at + SAVED_AT_ONCE), true);
+    return true;
   }
 
   /** Runs the waiting changes, and releases the folder. */
   async close(): Promise<void> {
     const { database, unlock } = this.#opened;
     if (!database.isOpen) return;
-    const unsaved = [...this.#unsaved];
-    // Urgent: if a full disk kept these changes from being saved, the next start would refill buckets. Saving a few at
-    // a time needs little disk space.
+    const unsaved = [...this.#unsaved.keys()];
     for (let at = 0; at < unsaved.length; at += SAVED_AT_ONCE)
-      void this.save(unsaved.slice(at, at + SAVED_AT_ONCE), true);
+      this.#saveKeys(unsaved.slice(at, at + SAVED_AT_ONCE), true).catch(() => undefined);
     this.#commits.close();
     database.close();
     unlock();
