@@ -60,12 +60,7 @@ test('the doctor lists each check that passes', async () => {
 test.for([
   ['evicts', 'CONFIG SET maxmemory 1gb maxmemory-policy allkeys-lru', 'fault', /API keys may be evicted/],
   ['would evict', 'CONFIG SET maxmemory-policy allkeys-lru', 'warning', /with no maxmemory yet/],
-  [
-    'is nearly full',
-    'SETRANGE filler 20000000 x; CONFIG SET maxmemory 24800000',
-    'warning',
-    /% of maxmemory is used; when it is full/,
-  ],
+  ['is nearly full', 'SETRANGE x 20000000 x; CONFIG SET maxmemory 24800000', 'warning', /used; when it is full/],
   ['is full', 'CONFIG SET maxmemory 900kb', 'fault', /% of maxmemory is used, so all decisions are local/],
   ['has no append-only file', 'CONFIG SET appendonly no', 'warning', /no append-only file/],
   ['is a replica', 'REPLICAOF 127.0.0.1 1', 'fault', /a replica/],
@@ -80,10 +75,7 @@ test.for([
   ['holds no table', 'SET gateway:plans x', 'fault', /cannot be read/],
 ] as const)('the doctor reports a Redis that %s, with the remedy', async ([, command, status, found]) => {
   const { redis, stack } = await setUp();
-  for (const one of command.split('; ')) {
-    const [name = '', ...parameters] = one.split(' ');
-    await redis.call(name, ...parameters);
-  }
+  for (const one of command.split('; ')) await redis.call(...(one.split(' ') as [string, ...string[]]));
   const finding = { status, found: expect.stringMatching(found), advice: expect.stringMatching(/./) };
   await expect.poll(() => badOf(stack)).toEqual([expect.objectContaining(finding)]);
 });
