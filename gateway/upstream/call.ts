@@ -312,7 +312,7 @@ export class Call implements PendingRequest {
     this.#begunAt = now;
     this.sentAt = now;
     this.#attempts += 1;
-    core.limit.enter();
+    core.limit.enter(now);
     return true;
   }
 

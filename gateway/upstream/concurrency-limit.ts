@@ -46,7 +46,8 @@ abstract class Limit {
     return this.#inFlight >= MAX_IN_FLIGHT;
   }
 
-  enter(): void {
+  /** Counts a request that is handed to the core. @param _now from performance.now() */
+  enter(_now: number): void {
     this.#inFlight += 1;
   }
 
@@ -75,6 +76,9 @@ export class ConcurrencyLimit extends Limit {
   /** How many responses the core sent in the time allowed for a queue, as of `#inTimeAt`. Older ones count less. */
   #recent = 0;
   #inTimeAt = Number.NEGATIVE_INFINITY;
+  /** When the core was last idle, and what `#recent` was then. */
+  #busySince = Number.NEGATIVE_INFINITY;
+  #recentBefore = 0;
   #loweredAt = Number.NEGATIVE_INFINITY;
 
   /** @param timeoutMs the time limit for a response */
@@ -88,8 +92,12 @@ export class ConcurrencyLimit extends Limit {
     return this.#value;
   }
 
-  override enter(): void {
-    super.enter();
+  override enter(now: number): void {
+    if (this.inFlight === 0) {
+      this.#recentBefore = this.#recentAt(now);
+      this.#busySince = now;
+    }
+    super.enter(now);
     this.#window.sent += 1;
   }
 
@@ -139,9 +147,14 @@ export class ConcurrencyLimit extends Limit {
     this.#loweredAt = now;
   }
 
-  /** How many requests the core answers in the time allowed for a queue. */
+  /**
+   * How many requests the core answers in the time allowed for a queue. If it was idle within that time, its rate since
+   * then counts, unless that is lower.
+   */
   #allowed(now: number): number {
-    return Math.max(FEWEST, this.#recentAt(now));
+    const recent = this.#recentAt(now);
+    const left = Math.exp((this.#busySince - now) / this.#queueMs);
+    return Math.max(FEWEST, recent, (recent - this.#recentBefore * left) / (1 - left));
   }
 
   #recentAt(now: number): number {
@@ -188,9 +201,9 @@ export class QueueLimit extends Limit {
     return this.value / (this.#line.waitingClients + 1);
   }
 
-  override enter(): void {
-    this.#pass(performance.now());
-    super.enter();
+  override enter(now: number): void {
+    this.#pass(now);
+    super.enter(now);
   }
 
   /** Notes the beginning of a response, or a timeout, which is no answer. */

@@ -120,7 +120,7 @@ class Simulation {
       this.shed += 1;
       return;
     }
-    this.limit.enter();
+    this.limit.enter(this.#now);
     this.#freeAt = Math.max(this.#freeAt, this.#now) + 1_000 / perSecond;
     this.#waiting.push({ askedAt: this.#now, answerAt: this.#freeAt + latencyMs });
   }
@@ -142,7 +142,7 @@ class Simulation {
 const quick = { latencyMs: 2, perSecond: 10_000 };
 
 function answer(limit: ConcurrencyLimit, askedAt: number, now: number): void {
-  limit.enter();
+  limit.enter(askedAt);
   limit.noteAnswer(askedAt, now);
   limit.leave();
 }
@@ -195,13 +195,24 @@ test.for(overloads)(
   },
 );
 
+test.for(overloads.filter(([, times]) => times >= 5))(
+  'the first limit of a core that was idle is near its %d responses a second, at %d times the load',
+  ([perSecond, times]) => {
+    const simulation = new Simulation();
+    const most = simulation.limit.value;
+    while (simulation.limit.value === most) simulation.run(10, times * perSecond, { latencyMs: 2, perSecond });
+    expect(simulation.limit.value / perSecond).toBeGreaterThan(0.8);
+    expect(simulation.limit.value / perSecond).toBeLessThan(1.2);
+  },
+);
+
 test('a read is not sent twice merely to check a core that has reached half of its limit', () => {
   const core = new Core(
     { origin: 'http://core', url: 'http://core', connect: {} },
     { timeoutMs: TIMEOUT_MS, concurrency: undefined },
   );
   expect(core.mayProbe(1_000)).toBe(true);
-  while (core.limit.inFlight < core.limit.value / 2) core.limit.enter();
+  while (core.limit.inFlight < core.limit.value / 2) core.limit.enter(2_000);
   expect(core.mayProbe(2_000)).toBe(false);
 });
 
