@@ -142,7 +142,7 @@ export class ConcurrencyLimit extends Limit {
   }
 
   #lower(wanted: number, now: number): void {
-    this.#value = Math.min(this.#value, Math.floor(Math.max(this.#allowed(now), wanted)));
+    this.#value = within(Math.floor(Math.min(this.#value, wanted)), Math.floor(this.#allowed(now)), MOST);
     this.#late = 0;
     this.#loweredAt = now;
   }

@@ -206,6 +206,26 @@ test.for(overloads.filter(([, times]) => times >= 5))(
   },
 );
 
+test('a pause of a core whose queue shrinks does not keep its limit low', () => {
+  const limit = new ConcurrencyLimit(TIMEOUT_MS);
+  const waiting: number[] = [];
+  let answerAt = 67;
+  let lowest = limit.value;
+  for (let now = 0; now < 2_500; now++) {
+    if (now < 400 && now % 6 === 0) {
+      limit.enter(now);
+      waiting.push(now);
+    }
+    if (now < answerAt) continue;
+    limit.noteAnswer(waiting.shift() as number, now);
+    limit.leave();
+    lowest = Math.min(lowest, limit.value);
+    answerAt += now > 600 && now < 670 ? 450 : 67;
+  }
+  expect(lowest).toBeLessThan(11);
+  expect(limit.value).toBeGreaterThan(12);
+});
+
 test('a read is not sent twice merely to check a core that has reached half of its limit', () => {
   const core = new Core(
     { origin: 'http://core', url: 'http://core', connect: {} },
