@@ -154,7 +154,7 @@ export class ConcurrencyLimit extends Limit {
   #allowed(now: number): number {
     const recent = this.#recentAt(now);
     const left = Math.exp((this.#busySince - now) / this.#queueMs);
-    return Math.max(FEWEST, recent, (recent - this.#recentBefore * left) / (1 - left));
+    return Math.max(FEWEST, recent, (recent - this.#recentBefore * left) / (1 - left || 1));
   }
 
   #recentAt(now: number): number {
