@@ -86,12 +86,16 @@ export class Commits {
 
   /** Why steps currently fail; undefined if they do not. */
   get fault(): string | undefined {
-    return this.#isGone() ? GONE : this.#fault;
+    return this.#whyGone() ?? this.#fault;
   }
 
-  /** A copy in memory has no file. */
-  #isGone(): boolean {
-    return this.#options.room !== undefined && this.#file.isGone;
+  /** Why the file can no longer be found under its name; undefined if it can. A copy in memory has no file. */
+  #whyGone(): string | undefined {
+    try {
+      return this.#options.room !== undefined && this.#file.isGone ? GONE : undefined;
+    } catch (fault) {
+      return sentenceOf(fault);
+    }
   }
 
   /**
@@ -138,8 +142,9 @@ export class Commits {
     const group = this.#waiting.splice(0, MOST_AT_ONCE);
     if (group.length === 0) return;
     if (this.#waiting.length > 0) setImmediate(() => this.#commitWaiting());
-    if (this.#isGone()) {
-      for (const { reject } of group) reject(new NotMade(GONE));
+    const gone = this.#whyGone();
+    if (gone !== undefined) {
+      for (const { reject } of group) reject(new NotMade(gone));
       return;
     }
     if (this.#fault === undefined) this.#watchRoom();
