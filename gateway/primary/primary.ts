@@ -15,7 +15,7 @@ import { actOn } from './changes.ts';
 import type { Changed, StartOrder } from './channel.ts';
 import { lastGoodFiles } from './last-good-files.ts';
 import { levelsOfMachine } from './local-decisions.ts';
-import { keyOwner } from './without-redis.ts';
+import { keyOwner, logFaults } from './without-redis.ts';
 import { endLeftBehind, WorkerProcess } from './worker-process.ts';
 import { type Reason, Workers } from './workers.ts';
 
@@ -96,7 +96,7 @@ export async function startPrimary(
     const { isReadable = true, isMissing = false } = backend?.planCache ?? {};
     levels.watch((!isReadable && !isMissing) || workers.isLocal);
   };
-  if (owner === undefined) every(WATCH_MS, watch);
+  const unwatch = storage === undefined ? every(WATCH_MS, watch) : logFaults(storage, logger);
   // Saves the code that this process has compiled, so that workers can load it on a first start. `openOperators` does
   // so again.
   flushCompileCache();
@@ -126,6 +126,10 @@ export async function startPrimary(
     flushCompileCache();
     const metrics = createMetrics('gateway_admin');
     metrics.gauge('gateway_workers_serving', 'Workers that serve clients.', () => workers.serving);
+    if (storage !== undefined)
+      metrics.gauge('gateway_data_stored', 'Whether changes can be stored in DATA_DIR: 1 or 0.', () =>
+        storage.fault() === undefined ? 1 : 0,
+      );
     const { openBackend } = await import('../open-backend.ts');
     const { serveOperators } = await import('../serve-operators.ts');
     const own = await openBackend(settings, logger, { clients, announce, doubt, embedded: storage && { storage } });
@@ -165,6 +169,7 @@ export async function startPrimary(
       await webhooks.stop();
       await operators?.stop();
       await backend?.close();
+      unwatch();
       await storage?.close();
     },
   };

@@ -1,10 +1,13 @@
 import { Unavailable } from '../../shared/domain-errors.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import { every } from '../../shared/process/repeat.ts';
 import type { KeySource } from '../stores/embedded-limiter.ts';
 import type { Owner, SqliteStorage } from '../stores/sqlite/storage.ts';
 import { NotMade, type Storage, Unknown } from '../stores/storage.ts';
 import type { AskedOfPrimary, AskedOfWorker, Channel } from './channel.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
+const LOOK_EVERY_MS = 1_000;
 const NO_ANSWER = 'The primary process does not answer.';
 
 /** The primary's faults by their names in messages. */
@@ -81,4 +84,18 @@ export function keyOwner(workers: () => readonly WorkerProcess[], open: (owner: 
   }
 
   return { storage, load, call };
+}
+
+/**
+ * Logs once when changes cannot be stored any longer, and once when they can again.
+ * @returns a function that stops looking. Call it before the storage is closed, because its files then change
+ */
+export function logFaults(storage: SqliteStorage, logger: Logger): () => void {
+  let isFaulty = false;
+  return every(LOOK_EVERY_MS, () => {
+    const reason = storage.fault();
+    if (reason !== undefined && !isFaulty) logger.error({ reason }, 'changes cannot be stored');
+    if (reason === undefined && isFaulty) logger.info('changes can be stored again');
+    isFaulty = reason !== undefined;
+  });
 }

@@ -7,9 +7,10 @@ import { idOf } from '../support/api-key.ts';
 import { damage } from '../support/damaged-database.ts';
 import { send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
+import { scrape } from '../support/metrics.ts';
 import { smallDisk } from '../support/small-disk.ts';
 import { temporaryFolder } from '../support/stack.ts';
-import { launchWorkers, type Workers } from '../support/workers.ts';
+import { eventually, launchWorkers, type Workers } from '../support/workers.ts';
 
 /**
  * Tests a gateway without Redis whose disk is full or read-only: stored keys and plans stay in force, and the fault is
@@ -36,6 +37,8 @@ const NOT_MADE = (why: string) => ({
   status: 503,
 });
 
+const isStored = async ({ adminUrl }: Workers) => (await scrape(adminUrl)).sum('gateway_data_stored');
+
 async function expectFault(gateway: Workers, why: string, advice = 'Free some space for DATA_DIR'): Promise<void> {
   expect((await gateway.admin('/readyz')).json).toEqual({ status: 'ready', detail: why });
   const { findings } = (await gateway.admin('/doctor')).json as { findings: { about: string; found: string }[] };
@@ -44,6 +47,8 @@ async function expectFault(gateway: Workers, why: string, advice = 'Free some sp
     found: expect.stringContaining(why),
     advice: expect.stringContaining(advice),
   });
+  await eventually(() => gateway.logged('changes cannot be stored')).toMatchObject([{ level: 50, reason: why }]);
+  expect(await isStored(gateway)).toBe(0);
 }
 
 test('on a full disk, keys can be revoked, disabled, banned and rotated; no other change is made', async (context) => {
@@ -71,6 +76,9 @@ test('on a full disk, keys can be revoked, disabled, banned and rotated; no othe
   const { json } = await gateway.admin('/readyz');
   expect(json).toMatchObject({ status: 'ready' });
   expect(JSON.stringify(json)).not.toContain('DATA_DIR');
+  await eventually(() => gateway.logged('changes can be stored again')).toHaveLength(1);
+  expect(gateway.logged('changes cannot be stored')).toHaveLength(1);
+  expect(await isStored(gateway)).toBe(1);
   await stop(gateway);
 });
 

@@ -5,6 +5,7 @@ import {
   gatewayAlone,
   gatewayWithBadKeys,
   gatewayWithBadPlans,
+  gatewayWithoutRedis,
   gatewayWithWorkers,
 } from '../support/failing-gateways.ts';
 import {
@@ -45,7 +46,7 @@ async function suffer({ faults }: Patient, watch: AlertWatch): Promise<[name: st
 const GROUPS: Readonly<Record<string, () => Promise<Patient[]>>> = {
   'gateways, plans and cores': async () => [
     ...(await Promise.all([gatewayAlone(await emptyDatabase()), gatewayWithWorkers(), gatewayWithBadPlans()])),
-    ...(await Promise.all([coreBehindGateway(), coreWithBadStore()])),
+    ...(await Promise.all([gatewayWithoutRedis(), coreBehindGateway(), coreWithBadStore()])),
   ],
   'keys and surroundings': async () => [
     ...(await gatewayWithBadKeys(await emptyDatabase())),

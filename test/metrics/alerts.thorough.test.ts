@@ -58,6 +58,7 @@ const ELSEWHERE = outcomes('elsewhere', 'none');
 const UNUSABLE = gateway('requests_without_decision_total', 'reason="unusable"');
 const BAD_VALUES = gateway('key_values_rejected_total');
 const AWAY = gateway('redis_nodes_away');
+const STORED = gateway('data_stored');
 const REJECTED = gateway('plans_rejected_values');
 const BANS = gateway('bans_active');
 const CRASHES = gateway('worker_crashes_total');
@@ -90,6 +91,10 @@ const ALERT_HISTORIES: Readonly<Record<string, AlertHistories>> = {
       },
     ],
     stays: [{ [AWAY]: '0x30' }, { [AWAY]: '0x17 1 0x10' }],
+  },
+  GatewayDataNotStored: {
+    fires: [{ [STORED]: '1x10 0x20' }],
+    stays: [{ [STORED]: '1x30' }, { [STORED]: '1x19 0x1 1x5' }],
   },
   GatewayErrorRatioHigh: {
     fires: [{ [requests('200')]: '0+97x30', [requests('502')]: '0+1x30', [requests('503')]: '0+2.5x30' }],

@@ -42,7 +42,10 @@ function namedIn(expression: string) {
   };
 }
 
-/** Both services as in production, including two workers, some traffic, and a Prometheus that scrapes them. */
+/**
+ * Both services as in production, including two workers, some traffic, and a Prometheus that scrapes them. A gateway
+ * without Redis only shows its metrics.
+ */
 const folder = await temporaryFolder();
 const core = await startCore(
   readCoreSettings({ PORT: '0', DATABASE_URL: `sqlite:${folder}/store.db` }),
@@ -58,6 +61,7 @@ const { addresses } = await startService(
   await workersEnvironment({ CORE_URL: coreUrl, ...withTls }),
 );
 const gateway = { gateway: addresses.gateway ?? '', adminUrl: addresses.admin ?? '' };
+const withoutRedis = await startService('gateway/main.ts', await workersEnvironment({ WORKERS: '1', REDIS_URL: '' }));
 const issued = await post(`${gateway.adminUrl}/keys`, { name: 'test', ...BOUNDLESS }, { key: ADMIN_TOKEN });
 const { key } = issued.json as { key: string };
 await post(`${gateway.adminUrl}/backups`, { keys: 1 }, { key: ADMIN_TOKEN });
@@ -106,8 +110,9 @@ function missing(expression: string, exposed: Scrape, recorded: ReadonlyMap<stri
   return [...unknown, ...labels.filter((label) => !known.has(label) && ![...OF_TARGETS, ...OF_ALERTS].includes(label))];
 }
 
-async function exposedByBoth(): Promise<Scrape> {
-  const texts = await Promise.all([gateway.adminUrl, coreUrl].map(async (url) => (await send(`${url}/metrics`)).text));
+async function exposedByAll(): Promise<Scrape> {
+  const urls = [gateway.adminUrl, withoutRedis.addresses.admin, coreUrl];
+  const texts = await Promise.all(urls.map(async (url) => (await send(`${url}/metrics`)).text));
   return new Scrape(texts.join('\n'));
 }
 
@@ -142,7 +147,7 @@ describe('with a real Prometheus', () => {
   });
 
   test('deploy/METRICS.md lists exactly our metrics', async () => {
-    const ours = (await exposedByBoth()).samples.filter(({ name }) => /^(gateway|core)_/.test(name));
+    const ours = (await exposedByAll()).samples.filter(({ name }) => /^(gateway|core)_/.test(name));
     const families = ours.map(({ name, labels }) =>
       'le' in labels || /_(sum|count)$/.test(name) ? name.replace(/_(bucket|sum|count)$/, '') : name,
     );
@@ -155,7 +160,7 @@ describe('with a real Prometheus', () => {
 
   test('every metric named in the runbook exists', async () => {
     await expect.poll(async () => (await scrape(gateway.adminUrl)).sum('gateway_workers_serving')).toBe(2);
-    const names = new Set((await exposedByBoth()).samples.map(({ name }) => name.replace(/_(bucket|sum|count)$/, '')));
+    const names = new Set((await exposedByAll()).samples.map(({ name }) => name.replace(/_(bucket|sum|count)$/, '')));
     for (const { name } of await rulesOf()) names.add(name);
     const runbook = readFileSync(join(ROOT, 'deploy/RUNBOOK.md'), 'utf8');
     const documented = [...runbook.matchAll(/`((?:gateway|core|nodejs|process)[_:][\w:]+)`/g)].map(
@@ -169,7 +174,7 @@ describe('with a real Prometheus', () => {
     await expect.poll(async () => (await scrape(gateway.adminUrl)).sum('gateway_workers_serving')).toBe(2);
     const rules = await rulesOf();
     const recorded = new Map(rules.filter(({ type }) => type === 'recording').map(({ name, query }) => [name, query]));
-    const exposed = await exposedByBoth();
+    const exposed = await exposedByAll();
     const expressions = [...queries.map(({ expr }) => expr), ...annotations, ...rules.map(({ query }) => query)];
     expect(expressions.length).toBeGreaterThan(40);
     expect(missing('sum by (nobody) (nothing{nowhere="x"})', exposed, recorded)).toEqual([

@@ -1,7 +1,9 @@
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { Redis } from 'ioredis';
 import { expect } from 'vitest';
 import { idOf } from './api-key.ts';
-import { ctl } from './ctl.ts';
+import { ctl, ctlReading } from './ctl.ts';
 import { eventuallyScraped } from './metrics.ts';
 import { alertsOf, issue, keepAsking, type Patient, persist, repeatedly, sharedAlert } from './patient.ts';
 import { connectionTo, ownRedis } from './redis-database.ts';
@@ -9,7 +11,7 @@ import { startRestartable } from './restartable.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from './stack.ts';
 import { startWorkers } from './workers.ts';
 
-/** Gateways with faults of their own, in their Redis or in their plans. */
+/** Gateways with faults of their own, in their Redis, their database or their plans. */
 
 /**
  * A gateway with one key that is damaged by hand, then lost. Meanwhile, a secret is used from outside its networks, and
@@ -92,6 +94,29 @@ export async function gatewayAlone({ url, redis }: { url: string; redis: Redis }
         },
       },
       { alerts: alertsOf(admin, 'GatewayDown'), cause: () => signal('SIGKILL'), heal: restart },
+    ],
+  };
+}
+
+/** A gateway without Redis whose database file is removed. */
+export async function gatewayWithoutRedis(): Promise<Patient> {
+  const DATA_DIR = await temporaryFolder();
+  const settings = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, DATA_DIR };
+  const { addresses, signal, restart } = await startRestartable('gateway/main.ts', settings);
+  const { admin: adminUrl = '' } = addresses;
+  return {
+    gateways: [adminUrl],
+    faults: [
+      {
+        alerts: alertsOf(adminUrl, 'GatewayDataNotStored'),
+        cause: () => rm(join(DATA_DIR, 'gateway.db')),
+        async heal() {
+          const { out } = await ctl({ adminUrl }, 'backup');
+          signal('SIGTERM');
+          await restart();
+          expect((await ctlReading({ adminUrl }, out, 'restore')).code).toBe(0);
+        },
+      },
     ],
   };
 }
