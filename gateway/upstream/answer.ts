@@ -206,13 +206,15 @@ function readChunks(bytes: Buffer, from: number): Body | typeof TOO_LARGE | unde
   }
 }
 
-const TRAILERS = /^(?:[!#$%&'*+.^_`|~\w-]+:[^\r\n]*\r\n)*$/;
+/** Headers that describe the framing must not be trailers (RFC 9110 §6.5.1). */
+const TRAILERS =
+  /^(?:(?!(?:content-length|transfer-encoding):)[!#$%&'*+.^_`|~0-9a-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*$/i;
 
 /** @param from where the line of the last chunk ends; without trailers, an empty line follows it */
 function withoutTrailers(bytes: Buffer, from: number, body: string): Body | undefined {
   const end = bytes.indexOf(END_OF_HEAD, from - 2);
   const isLong = (end === -1 ? bytes.length : end) - from > MAX_LINES_BYTES;
-  // Lines that are no headers are the start of another response, and must not be skipped.
+  // Other lines may be the start of another response, and must not be skipped.
   if (isLong || (end !== -1 && !TRAILERS.test(bytes.toString('latin1', from, end + 2))))
     throw new Unreadable('It has a malformed chunk.');
   return end === -1 ? undefined : { body, end: end + END_OF_HEAD.length };

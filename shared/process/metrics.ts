@@ -95,12 +95,13 @@ function measureProcess(): Registry {
 }
 
 const LAG_MAX = 'nodejs_eventloop_lag_max_seconds';
-const RECENT_MS = 15_000;
+/** Less than Prometheus' usual interval, so that a single reader sees each pause once. */
+const RECENT_MS = 10_000;
 let lags: { readonly at: number; readonly seconds: number }[] = [];
 
 /**
  * The library's maximum covers only the time since the last read, so several readers would hide pauses from each other.
- * This one covers 15 s in addition.
+ * This one covers 10 s in addition.
  */
 function withRecentLag(measured: readonly Family[]): Family[] {
   const now = performance.now();
