@@ -210,7 +210,8 @@ function stop(): void {
  * npm passes on the signal that the terminal has already sent.
  */
 function stopOrKill(): void {
-  if (performance.now() - (stoppingSince ?? performance.now()) < AGAIN_AFTER_MS) stop();
+  const isFirst = stoppingSince === undefined || performance.now() - stoppingSince < AGAIN_AFTER_MS;
+  if (isFirst) stop();
   else for (const child of children) child.kill('SIGKILL');
 }
 

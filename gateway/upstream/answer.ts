@@ -55,8 +55,12 @@ interface Framed {
 
 const STATUS_LINE = 'HTTP/1.1 ';
 const END_OF_HEAD = Buffer.from('\r\n\r\n');
-/** Status line and field lines (RFC 9112 §4, §5), without obsolete forms such as folding or spaces before a colon. */
-const HEAD = /^HTTP\/1\.1 [1-5]\d\d(?: [\t\x20-\x7e\x80-\xff]*)?(?:\r\n[!#$%&'*+.^_`|~\w-]+:[\t\x20-\x7e\x80-\xff]*)*$/;
+/** A field line (RFC 9112 §5), without obsolete forms such as folding or spaces before a colon. */
+const FIELD_LINE = /[!#$%&'*+.^_`|~\w-]+:[\t\x20-\x7e\x80-\xff]*/.source;
+/** Status line and field lines (RFC 9112 §4). */
+const HEAD = new RegExp(`^HTTP/1\\.1 [1-5]\\d\\d(?: [\\t\\x20-\\x7e\\x80-\\xff]*)?(?:\\r\\n${FIELD_LINE})*$`);
+/** Headers that describe the framing must not be trailers (RFC 9110 §6.5.1). */
+const TRAILERS = new RegExp(`^(?:(?!(?:content-length|transfer-encoding):)${FIELD_LINE}\\r\\n)*$`, 'i');
 const CHUNK_SIZE = /^[0-9A-Fa-f]{1,6}$/;
 
 /**
@@ -205,10 +209,6 @@ function readChunks(bytes: Buffer, from: number): Body | typeof TOO_LARGE | unde
     at = end + 2;
   }
 }
-
-/** Headers that describe the framing must not be trailers (RFC 9110 §6.5.1). */
-const TRAILERS =
-  /^(?:(?!(?:content-length|transfer-encoding):)[!#$%&'*+.^_`|~0-9a-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*$/i;
 
 /** @param from where the line of the last chunk ends; without trailers, an empty line follows it */
 function withoutTrailers(bytes: Buffer, from: number, body: string): Body | undefined {

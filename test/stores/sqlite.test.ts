@@ -67,7 +67,7 @@ test.for([
   if (how === 'replaced') await copyFile(`${file}.away`, file);
   if (how === 'replaced by a link to itself') await symlink(file, file);
   await expect(storage.change({ ...put('first', { name: 'x' }), urgency: 'revocation' })).rejects.toThrow(NotMade);
-  expect(storage.fault()).toMatch(/^The database file was removed or replaced\.|ELOOP/);
+  expect(storage.fault()).toMatch(how.endsWith('itself') ? /ELOOP/ : /^The database file was removed or replaced\./);
   expect(await storage.read('key:first')).toEqual({ name: 'first' });
   await rename(`${file}.away`, file);
   expect(storage.fault()).toBeUndefined();
