@@ -59,8 +59,8 @@ const END_OF_HEAD = Buffer.from('\r\n\r\n');
 const FIELD_LINE = /[!#$%&'*+.^_`|~\w-]+:[\t\x20-\x7e\x80-\xff]*/.source;
 /** Status line and field lines (RFC 9112 §4). */
 const HEAD = new RegExp(`^HTTP/1\\.1 [1-5]\\d\\d(?: [\\t\\x20-\\x7e\\x80-\\xff]*)?(?:\\r\\n${FIELD_LINE})*$`);
-/** Headers that describe the framing must not be trailers (RFC 9110 §6.5.1). */
-const TRAILERS = new RegExp(`^(?:(?!(?:content-length|transfer-encoding):)${FIELD_LINE}\\r\\n)*$`, 'i');
+/** Headers that describe the framing or the connection must not be trailers (RFC 9110 §6.5.1); some parsers obey them. */
+const TRAILERS = new RegExp(`^(?:(?!(?:content-length|transfer-encoding|connection):)${FIELD_LINE}\\r\\n)*$`, 'i');
 const CHUNK_SIZE = /^[0-9A-Fa-f]{1,6}$/;
 
 /**

@@ -213,6 +213,7 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ['a chunk that ends in two other bytes', chunked('2\r\nabxx0\r\n\r\n')],
     ['Content-Length as a trailer', chunked('2\r\nab\r\n0\r\nContent-Length: 2\r\n\r\n')],
     ['Transfer-Encoding as a trailer', chunked('2\r\nab\r\n0\r\ntransfer-encoding: chunked\r\n\r\n')],
+    ['Connection as a trailer', chunked('2\r\nab\r\n0\r\nConnection: close\r\n\r\n')],
     ['a trailer with a control character', chunked('2\r\nab\r\n0\r\nX: \0\r\n\r\n')],
     ['a trailer without a colon', chunked('2\r\nab\r\n0\r\nX\r\n\r\n')],
     ['a folded trailer', chunked('2\r\nab\r\n0\r\nX: a\r\n b\r\n\r\n')],

@@ -97,15 +97,18 @@ test.for([15, 30])('reads of one client that take %i ms delay few reads of other
   const repeated = async (ask: () => Promise<unknown>, end: number) => {
     while (performance.now() < end) await ask();
   };
-  const readFor = async (ms: number) => {
-    const times: { ms: number }[] = [];
+  const readFor = async (ms: number, into: { ms: number }[]) => {
     const end = performance.now() + ms;
-    await Promise.all(Array.from({ length: 4 }, () => repeated(async () => times.push(await pets(stack, quick)), end)));
-    return typical(times);
+    await Promise.all(Array.from({ length: 4 }, () => repeated(async () => into.push(await pets(stack, quick)), end)));
   };
-  const alone = await readFor(1_000);
-  const [beside] = await Promise.all([readFor(3_000), repeated(() => orders(stack, slow), performance.now() + 3_000)]);
-  expect(beside).toBeLessThan(alone + slowMs / 2);
+  const alone: { ms: number }[] = [];
+  const beside: { ms: number }[] = [];
+  // Both are measured in turns, so that other work on the machine delays both.
+  for (let turn = 0; turn < 4; turn++) {
+    await readFor(300, alone);
+    await Promise.all([readFor(800, beside), repeated(() => orders(stack, slow), performance.now() + 800)]);
+  }
+  expect(typical(beside)).toBeLessThan(1.5 * typical(alone) + slowMs / 2);
 });
 
 test('at most a tenth of the reads are sent twice, however many clients are slow one after another', async () => {
