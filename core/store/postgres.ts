@@ -32,12 +32,16 @@ export class PostgresStore implements Store {
     this.#readiness = new PostgresReadiness(() => this.#retryRefused(() => openAlone(Client)));
   }
 
-  /** Connects and applies the missing schema steps. Cores that start together take turns. */
+  /**
+   * Connects and applies the missing schema steps. Cores that start together take turns.
+   * @throws {Error} if the database cannot be used
+   */
   static async open(url: DatabaseUrl): Promise<PostgresStore> {
     const store = new PostgresStore(url);
     await store.#withConnection((client) =>
       inTransaction(client, async () => {
         await client.query('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK]);
+        await checkEncoding(client);
         await run(client, migrate('postgres'));
       }),
     );
@@ -92,6 +96,15 @@ export class PostgresStore implements Store {
       }
     }
   }
+}
+
+/** Encodings that store every text. PostgreSQL stores text as it is in SQL_ASCII, and rejects characters that others lack. */
+const ENCODINGS: readonly unknown[] = ['UTF8', 'SQL_ASCII'];
+
+async function checkEncoding(client: pg.ClientBase): Promise<void> {
+  const { rows } = await client.query('SHOW server_encoding');
+  const encoding = rows[0]?.server_encoding;
+  if (!ENCODINGS.includes(encoding)) throw new Error(`its encoding is ${encoding}, not UTF8`);
 }
 
 async function openAlone(Client: ReturnType<typeof connectionsTo>): Promise<pg.Client> {

@@ -213,6 +213,20 @@ describe('a core that cannot use its PostgreSQL reports the reason', async () =>
   });
 });
 
+test('a database that cannot store every Unicode text is refused at the start', async () => {
+  const at = new URL(await emptyPostgres());
+  const client = new pg.Client(at.href);
+  await client.connect();
+  const name = `latin1_${process.pid}`;
+  await client.query(`CREATE DATABASE ${name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`);
+  cleanUp(async () => {
+    await client.query(`DROP DATABASE ${name} WITH (FORCE)`);
+    await client.end();
+  });
+  at.pathname = `/${name}`;
+  expect(await faultOf(at.href)).toMatch(/, database latin1_\d+, cannot be used: its encoding is LATIN1, not UTF8\.$/);
+});
+
 test('a core with a file that is not an SQLite database reports its path and exits with 1', async () => {
   const path = `${await temporaryFolder()}/store.db`;
   await writeFile(path, 'no database, but long enough to be taken for one'.repeat(100));
