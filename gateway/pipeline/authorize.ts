@@ -22,6 +22,11 @@ const ADDRESS_LIMITED = new HttpError(
   'rate_limit_exceeded',
   'Too many requests without a valid API key from this address. Retry after the time in the Retry-After header.',
 );
+/** The key may be valid, so its owner learns that others behind the address are the reason. */
+const NOT_CHECKED = new HttpError(
+  'rate_limit_exceeded',
+  'This API key was not checked, because its address sent too many invalid ones. Retry after the time in the Retry-After header.',
+);
 
 function forbidden(wanted: Scope, own: Scope): HttpError {
   return new HttpError(
@@ -128,7 +133,7 @@ export class Authorizer {
 
   #refuseNewcomer(exchange: Exchange): HttpError {
     exchange.addressStatus = this.#newcomers.status(exchange.network);
-    return exchange.addressStatus.outcome === 'refused' ? ADDRESS_LIMITED : shed();
+    return exchange.addressStatus.outcome === 'refused' ? NOT_CHECKED : shed();
   }
 }
 
