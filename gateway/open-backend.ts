@@ -86,7 +86,7 @@ export async function openBackend(
   const loaded = untilLoaded();
   await Promise.race([firstLoad, patience]);
   const stopped = new AbortController();
-  const bans = banLog(storage);
+  const bans = banLog(storage, clients);
   let tails: readonly ReturnType<typeof follow>[] = [];
   return {
     ...backend,

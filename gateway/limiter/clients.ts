@@ -282,6 +282,12 @@ export class Clients implements LocalDecisions {
     return client.lastReply !== undefined && this.#isBanned(client, client.lastReply);
   }
 
+  /** Whether this process knows of a ban on this key that is in force. */
+  knowsBanOf(id: string): boolean {
+    const client = this.#peek(id);
+    return client !== undefined && this.isBanned(client);
+  }
+
   #find(id: string): Client | undefined {
     return this.#clients.get(id) ?? this.#debtors.get(id);
   }

@@ -104,9 +104,10 @@ const EVERY_MS = 250;
 
 /**
  * Writes each ban that a decision imposes to a log that the other gateways follow, so that the ban is in force there
- * too, even if they lose Redis afterwards. The audit log contains only changes by operators.
+ * too, even if they lose Redis afterwards. A gateway also writes that it has seen another one's ban, so bans that are
+ * known here are no news. The audit log contains only changes by operators.
  */
-export function banLog(storage: Pick<Storage, 'change'>) {
+export function banLog(storage: Pick<Storage, 'change'>, clients: Pick<Clients, 'knowsBanOf'>) {
   const own = randomUUID();
   const waiting = new Set<string>();
 
@@ -129,7 +130,8 @@ export function banLog(storage: Pick<Storage, 'change'>) {
     risk: 'a key that another gateway has banned may still work here',
     changesIn(entries) {
       const elsewhere = entries.filter(({ gateway }) => gateway !== own);
-      return [...new Set(elsewhere.map(({ target = '' }) => target))].filter(isKeyId).map((key) => ({ key }));
+      const keys = new Set(elsewhere.map(({ target = '' }) => target));
+      return [...keys].filter((key) => isKeyId(key) && !clients.knowsBanOf(key)).map((key) => ({ key }));
     },
   };
   return {

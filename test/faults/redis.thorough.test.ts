@@ -180,3 +180,22 @@ test('a gateway that loses Redis does not serve keys that another gateway has ba
   for (const key of [once, twice])
     for (let asked = 0; asked < 10; asked++) expect([429, 503]).toContain(await ask(there.gateway, key));
 });
+
+test('a gateway that loses Redis still answers 429 to a key that it has banned, although another gateway saw the ban', async () => {
+  const { url } = await emptyDatabase();
+  const proxy = await startFaultProxy(url);
+  const here = await startStack({ REDIS_URL: proxy.url });
+  const there = await startStack({ REDIS_URL: url });
+  await here.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
+  const [key, other] = [await here.issueKey({ minute: 5 }), await here.issueKey()];
+  const codeAt = async ({ gateway }: Stack) =>
+    ((await send(`${gateway}/v1/pets`, { key })).json as { code?: string }).code;
+  await expect.poll(() => codeAt(here), { interval: 1 }).toBe('key_banned');
+  expect(await codeAt(there)).toBe('key_banned');
+  expect((await send(`${here.gateway}/v1/pets`, { key: other })).status).toBe(200);
+  // By now, each gateway has read what the other one has written about the ban.
+  await sleep(1_500);
+  proxy.set({ kind: 'reset' });
+  expect((await send(`${here.gateway}/v1/pets`, { key: other })).status).toBe(200);
+  expect(await codeAt(here)).toBe('key_banned');
+});

@@ -59,7 +59,7 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}) {
   void planCache.start().then(load);
   const announce: Announce = async (changed) => actOn(changed, clients, planCache);
   const operatorsStorage = await backend.operatorsStorage();
-  const bans = banLog(backend.storage);
+  const bans = banLog(backend.storage, clients);
   const stopped = new AbortController();
   if (wrappers.isDeaf !== true)
     for (const log of [AUDIT_LOG, bans.followed]) follow(log, backend.storage, announce).run(stopped.signal);
