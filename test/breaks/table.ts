@@ -273,7 +273,7 @@ export const BREAKS: readonly Break[] = [
   ),
   row(
     'gateway/stores/sqlite/open.ts',
-    'stores/sqlite.test',
+    'stores/sqlite.thorough',
     'if (isBusy(fault)) throw inUse(folder, readHolder(path));',
     '',
   ),

@@ -1,11 +1,9 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { thoroughly } from '../support/thorough.ts';
-import { BREAKS } from './breaks.ts';
 import { planOf } from './plan.ts';
 import { run } from './run.ts';
-import { firstSeedWith, QUICK_SEEDS, STEPS, simulateSeeds } from './seeds.ts';
-import { shortest } from './shortest.ts';
+import { QUICK_SEEDS, STEPS, simulateSeeds } from './seeds.ts';
 
 const { redis } = await emptyDatabase();
 
@@ -23,19 +21,4 @@ test('a seed always produces the same history', async () => {
   const { digest } = await first!();
   expect((await again!()).digest).toBe(digest);
   expect((await other!()).digest).not.toBe(digest);
-});
-
-describe('the quick seeds detect the deliberate break', () => {
-  test.for(Object.keys(BREAKS))('%s', async (name) => {
-    expect(await firstSeedWith(name, redis)).toBeDefined();
-  });
-});
-
-test('a failing seed is reduced to a short history', async () => {
-  const name = 'a gateway does not apply its own changes';
-  const options = { redis, broken: BREAKS[name] };
-  const plan = planOf((await firstSeedWith(name, redis)) ?? 0, STEPS);
-  const found = await shortest(plan, await run(plan, options), (shorter) => run(shorter, options));
-  expect(found.result.violation?.invariant).toBe('binds here');
-  expect(found.plan.steps.length).toBeLessThan(10);
 });
