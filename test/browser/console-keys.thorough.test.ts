@@ -112,6 +112,34 @@ test("a key's page changes its name, plan, limits and expiry, and sends nothing 
   expect(faults.splice(0)).toEqual([expect.stringContaining('400')]);
 });
 
+test.for([
+  ['Issue a key', 'Issue'],
+  ['Edit', 'Save'],
+  ['Add a secret', 'Add'],
+  ['Change reports', 'Save'],
+] as const)('in the form %s, an expiry with only a part of a time is a fault at its field', async ([name, action]) => {
+  const key = await stack.issueKey({ name: 'ends', expiresAt: '2199-01-01T00:00:00Z' });
+  await stack.admin('POST', `/keys/${idOf(key)}/secrets`, { name: 'reports', expiresAt: '2199-01-01T00:00:00Z' });
+  const { page } = await openConsole(stack, name === 'Issue a key' ? '/console/keys' : pageOf(key));
+  await page.getByRole('button', { name }).click();
+  await question(page).getByLabel('Name').fill('of the form');
+  const field = question(page).getByLabel('Expires');
+  // The first part is a new one if the field is empty, and is otherwise cleared.
+  await field.focus();
+  await page.keyboard.press((await field.inputValue()) === '' ? '1' : 'Backspace');
+  await question(page).getByRole('button', { name: action }).click();
+  await question(page).getByText('Enter both the date and the time, or clear the field.').waitFor();
+  expect(await field.getAttribute('aria-invalid')).toBe('true');
+  expect((await stack.admin('GET', `/keys/${idOf(key)}`)).json).toMatchObject({
+    expiresAt: '2199-01-01T00:00:00.000Z',
+    secrets: [{}, { expiresAt: '2199-01-01T00:00:00.000Z' }],
+  });
+  await field.fill('2199-02-02T00:00');
+  await question(page).getByRole('button', { name: action }).click();
+  if (action === 'Save') return await question(page).waitFor({ state: 'detached' });
+  await takeKey(page);
+});
+
 test('a key is disabled, enabled, rotated, banned, unbanned and, after confirmation, revoked', async () => {
   const old = await stack.issueKey({ name: 'zoo', plan: 'pro' });
   const { page, excuse } = await openConsole(stack, pageOf(old));

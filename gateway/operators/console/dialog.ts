@@ -75,8 +75,9 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     setFound(NO_FAULTS);
     setBusy(true);
     try {
-      const values = valuesOf(event.target as HTMLFormElement);
-      checkRequired(fields, values);
+      const form = event.target as HTMLFormElement;
+      const values = valuesOf(form);
+      checkFields(form, fields, values);
       if (values.author !== undefined) rememberAuthor(values.author);
       await act?.(values);
       await refresh();
@@ -143,12 +144,20 @@ function valuesOf(form: HTMLFormElement): Values {
   return Object.fromEntries([...new Set(data.keys())].map((name) => [name, textOf(name) || undefined]));
 }
 
-/** @throws {FieldFaults} */
-function checkRequired(fields: readonly FieldSpec[], values: Values): void {
-  const missing = fields.filter(({ name, required }) => required !== undefined && values[name] === undefined);
-  if (missing.length > 0)
-    throw new FieldFaults(Object.fromEntries(missing.map(({ name, required }) => [name, required])));
+/**
+ * Finds required fields that are empty, and times with missing parts, which a form treats as empty.
+ * @throws {FieldFaults}
+ */
+function checkFields(form: HTMLFormElement, fields: readonly FieldSpec[], values: Values): void {
+  const isPartial = (name: string) => form.querySelector<HTMLInputElement>(`[name="${name}"]`)?.validity.badInput;
+  const found = fields.flatMap(({ name, required }) => {
+    const fault = isPartial(name) ? PARTIAL : values[name] === undefined ? required : undefined;
+    return fault === undefined ? [] : [[name, fault]];
+  });
+  if (found.length > 0) throw new FieldFaults(Object.fromEntries(found));
 }
+
+const PARTIAL = 'Enter both the date and the time, or clear the field.';
 
 /** Splits the message about an invalid body by field. `rest` is the part that concerns none of them. */
 function faultsOf(thrown: Error, fields: readonly FieldSpec[]): typeof NO_FAULTS {
