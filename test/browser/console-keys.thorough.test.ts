@@ -41,6 +41,7 @@ test('an issued key is shown in full and can be copied; if it is not, the dialog
   expect(await page.evaluate('navigator.clipboard.readText()')).toBe(key);
   expect(await notCopied.count()).toBe(0);
   await confirm(page, 'Done');
+  await isMainFocused(page);
   expect(await page.evaluate('document.documentElement.outerHTML')).not.toContain(key.slice(16));
   await page.getByRole('heading', { name: 'acme' }).waitFor();
   expect(new URL(page.url()).search).toBe(`?id=${idOf(key)}`);
@@ -73,6 +74,9 @@ test('an issued key is shown in full and can be copied; if it is not, the dialog
   }
   await confirm(page, 'Done');
 });
+
+/** Waits until the keyboard continues at the content of the page, because the button that opened the dialog is gone. */
+const isMainFocused = (page: Page) => expect.poll(() => page.evaluate('document.activeElement.id')).toBe('main');
 
 /** Checks that the whole key is visible without scrolling, on a wide screen and on a phone. */
 async function visibleWhole(page: Page): Promise<void> {
@@ -180,6 +184,7 @@ test('a key is disabled, enabled, rotated, banned, unbanned and, after confirmat
   expect((await ask(key)).status).toBe(200);
   await press(page, 'Revoke');
   await confirm(page, 'Revoke permanently');
+  await isMainFocused(page);
   await page.getByRole('heading', { name: 'Keys', exact: true }).waitFor();
   expect((await ask(key)).status).toBe(401);
   await visit(page, pageOf(key));
@@ -207,6 +212,7 @@ test('adding, changing or revoking a secret of a key has no effect on its other 
   await row.getByRole('button', { name: 'Revoke reports' }).click();
   await confirm(page, 'Revoke secret');
   await row.waitFor({ state: 'detached' });
+  await isMainFocused(page);
   expect((await ask(first)).status).toBe(200);
 });
 

@@ -41,6 +41,8 @@ export function ask(question: Question): void {
 export function closeDialog(): void {
   isShownOnce = false;
   render(null, place);
+  // The element that had the focus may no longer exist, for example after a key was revoked.
+  if (document.activeElement === document.body) document.querySelector('main')?.focus();
 }
 
 /** Hides a form and keeps its content until the next login. A secret stays visible, because it is shown only once. */
