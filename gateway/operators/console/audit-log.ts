@@ -4,7 +4,6 @@ import type { ActivityView } from '../api/answers.ts';
 import { readEntries } from '../clients.ts';
 import { bodyOf, isKeyId, usePolled } from './api.ts';
 import { asCsv } from './csv.ts';
-import { notify } from './dialog.ts';
 import { addressOf } from './page-names.ts';
 import {
   Card,
@@ -16,6 +15,7 @@ import {
   filtersIn,
   html,
   KeyLink,
+  notify,
   Pager,
   Table,
   When,

@@ -1,11 +1,10 @@
 import { render } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { author, keptToken, refresh, rememberAuthor, tokenName } from './api.ts';
-import { type Content, html, Input, type InputSpec } from './parts.ts';
+import { type Content, html, Input, type InputSpec, notify } from './parts.ts';
 
 /**
- * Dialogs with text, fields and an action to confirm, and messages about finished actions. Only one dialog is open at a
- * time.
+ * Dialogs with text, fields and an action to confirm. Only one dialog is open at a time.
  */
 
 interface Question {
@@ -310,20 +309,4 @@ function WholeText({ label, text, closing }: WholeTextProps) {
       <span class="note fault" role="alert">${note}</span>
     </div>
   `;
-}
-
-const SHOWN_MS = 6_000;
-const toast = document.querySelector('.toast') as HTMLElement;
-let vanishing: ReturnType<typeof setTimeout> | undefined;
-
-/** Shows a message about a finished action, which disappears by itself. After logout nothing is shown. */
-export function notify(text: string): void {
-  if (keptToken() === null) return;
-  toast.textContent = text;
-  clearTimeout(vanishing);
-  vanishing = setTimeout(clearMessage, SHOWN_MS);
-}
-
-export function clearMessage(): void {
-  toast.textContent = '';
 }

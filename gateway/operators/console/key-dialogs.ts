@@ -2,9 +2,9 @@ import { PLAN_NAMES } from '../../limiter/plans.ts';
 import { readTags, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags, tagChangesTo, writeTags } from '../../limiter/tags.ts';
 import type { IssuedKey, KeyView } from '../api/answers.ts';
 import { callApi, keyPath } from './api.ts';
-import { ask, FieldFaults, type FieldSpec, notify, showKey, whyField } from './dialog.ts';
+import { ask, FieldFaults, type FieldSpec, showKey, whyField } from './dialog.ts';
 import { addressOf } from './page-names.ts';
-import { html } from './parts.ts';
+import { html, notify } from './parts.ts';
 import { navigate } from './router.ts';
 import { planInWords, toIso, toLocal } from './words.ts';
 

@@ -3,7 +3,7 @@ import { tooSmallInWords } from '../clients.ts';
 import { ApiError, callApi, keyPath, usePolled } from './api.ts';
 import { AuditCard } from './audit-log.ts';
 import { Chart, type Series, type Step, timesUpTo, useTimeRange } from './chart.ts';
-import { ask, type FieldSpec, notify, showKey, type Values } from './dialog.ts';
+import { ask, type FieldSpec, showKey, type Values } from './dialog.ts';
 import {
   askForBan,
   askForChanges,
@@ -22,6 +22,7 @@ import {
   html,
   Meter,
   Missing,
+  notify,
   Stale,
   State,
   TableCard,

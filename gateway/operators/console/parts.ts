@@ -5,12 +5,12 @@ import type { Tags } from '../../limiter/tags.ts';
 import { includesRole, ROLE_WORDS, type Role } from '../../stores/words.ts';
 import type { BanView, BucketView, KeyView } from '../api/answers.ts';
 import { type Part, searchText, tooSmallInWords } from '../clients.ts';
-import { currentCaller } from './api.ts';
+import { currentCaller, keptToken } from './api.ts';
 import { addressOf } from './page-names.ts';
 import { navigate, type Route } from './router.ts';
 import { clock, exactTime, number, percent, relative, runningBan, stateInWords, toIso, toLocal } from './words.ts';
 
-/** The building blocks of pages: markup, small parts, tables, buttons for changes, filters and downloads. */
+/** The building blocks of pages: markup, small parts, tables, messages, buttons for changes, filters and downloads. */
 
 type Template = (strings: TemplateStringsArray, ...values: unknown[]) => VNode;
 
@@ -188,6 +188,22 @@ export const Missing = ({ fault, children }: { fault: Error | undefined; childre
 export const Stale = ({ fault }: { fault: Error | undefined }) =>
   fault !== undefined && html`<p class="stale" role="status">Not up to date: ${fault.message}</p>`;
 
+const SHOWN_MS = 6_000;
+const toast = document.querySelector('.toast') as HTMLElement;
+let vanishing: ReturnType<typeof setTimeout> | undefined;
+
+/** Shows a message about an action, which disappears by itself. After logout nothing is shown. */
+export function notify(text: string): void {
+  if (keptToken() === null) return;
+  toast.textContent = text;
+  clearTimeout(vanishing);
+  vanishing = setTimeout(clearMessage, SHOWN_MS);
+}
+
+export function clearMessage(): void {
+  toast.textContent = '';
+}
+
 interface ActionButtonProps {
   readonly kind?: string;
   /** The lowest role that may use the button. */
@@ -199,7 +215,7 @@ interface ActionButtonProps {
 }
 
 /**
- * A button that changes something. For users without the required role it does nothing, but explains why. The gateway
+ * A button that changes something. For users without the required role it only explains why it does nothing. The gateway
  * enforces permissions itself.
  */
 export function ActionButton({ kind, needs = 'operator', of, onClick, children }: ActionButtonProps) {
@@ -208,7 +224,7 @@ export function ActionButton({ kind, needs = 'operator', of, onClick, children }
   if (caller === undefined || includesRole(caller.role, needs))
     return html`<button type="button" class=${kind} onClick=${onClick}>${content}</button>`;
   const why = `This needs the ${roleInWords(needs)} role. Your token has the ${roleInWords(caller.role)} role.`;
-  return html`<button type="button" class=${kind} aria-disabled="true" title=${why}>${content}</button>`;
+  return html`<button type="button" class=${kind} aria-disabled="true" title=${why} onClick=${() => notify(why)}>${content}</button>`;
 }
 
 export const roleInWords = (role: string): string => ROLE_WORDS[role as Role]?.split(':')[0] ?? role;

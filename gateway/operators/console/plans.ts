@@ -15,9 +15,9 @@ import type { HistoryAnswer, PlanChangeView, PlanTable, TrafficAnswer, TrialAnsw
 import { readTrial, type Trial } from '../clients.ts';
 import { ApiError, callApi, type Polled, usePolled } from './api.ts';
 import { AuditCard, Changes, viaInWords } from './audit-log.ts';
-import { ask, FieldFaults, type FieldSpec, notify, type Values, who } from './dialog.ts';
+import { ask, FieldFaults, type FieldSpec, type Values, who } from './dialog.ts';
 import { rejectedInWords } from './health.ts';
-import { ActionButton, BanNote, type Column, html, TableCard, When } from './parts.ts';
+import { ActionButton, BanNote, type Column, html, notify, TableCard, When } from './parts.ts';
 import {
   counted,
   fieldInWords,
