@@ -90,6 +90,25 @@ test('every button that a viewer may not use is disabled and names the required 
   }
 });
 
+test('until the role and the name of a token are known, a button only says so', async () => {
+  const { json } = await stack.admin('POST', '/tokens', { name: 'carla', role: 'operator' });
+  const { page } = await visitConsole(stack, '/console/keys');
+  const { promise: known, resolve: answer } = Promise.withResolvers<void>();
+  await page.route('**/whoami', async (route) => {
+    await known;
+    await route.continue();
+  });
+  await logIn(page, (json as { token: string }).token);
+  const issue = page.getByRole('button', { name: 'Issue a key' });
+  await issue.click({ force: true });
+  await page.locator('.toast').getByText('The role of your token is not known yet.').waitFor();
+  expect(await question(page).count()).toBe(0);
+  answer();
+  await issue.click();
+  await question(page).getByLabel('Name').waitFor();
+  expect(await question(page).getByLabel('Who are you?').count()).toBe(0);
+});
+
 test('an operator may change everything except access', async () => {
   const { refused, usable } = await buttonsOf(await openAs('operator'));
   const why = 'This needs the Admin role. Your token has the Operator role.';

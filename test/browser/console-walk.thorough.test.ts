@@ -140,6 +140,7 @@ test('giving a colleague read-only access takes 3 clicks', async () => {
   await logIn(colleague.page, token);
   await colleague.page.getByRole('heading', { name: 'only looked at' }).waitFor();
   const ban = colleague.page.locator('.page-head').getByRole('button', { name: 'Ban', disabled: true });
+  await colleague.page.getByText('carla, Viewer').waitFor();
   await ban.waitFor();
   expect(await ban.getAttribute('title')).toBe('This needs the Operator role. Your token has the Viewer role.');
   await visit(colleague.page, '/console/activity');

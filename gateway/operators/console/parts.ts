@@ -5,7 +5,7 @@ import type { Tags } from '../../limiter/tags.ts';
 import { includesRole, ROLE_WORDS, type Role } from '../../stores/words.ts';
 import type { BanView, BucketView, KeyView } from '../api/answers.ts';
 import { type Part, searchText, tooSmallInWords } from '../clients.ts';
-import { currentCaller, keptToken } from './api.ts';
+import { currentCaller, keptToken, refresh } from './api.ts';
 import { addressOf } from './page-names.ts';
 import { navigate, type Route } from './router.ts';
 import { clock, exactTime, number, percent, relative, runningBan, stateInWords, toIso, toLocal } from './words.ts';
@@ -215,16 +215,23 @@ interface ActionButtonProps {
 }
 
 /**
- * A button that changes something. For users without the required role it only explains why it does nothing. The gateway
- * enforces permissions itself.
+ * A button that changes something. For users without the required role, and until the role is known, it only explains
+ * why it does nothing. The gateway enforces permissions itself.
  */
 export function ActionButton({ kind, needs = 'operator', of, onClick, children }: ActionButtonProps) {
   const caller = currentCaller();
   const content = html`${children}${of !== undefined && html`<span class="unseen"> ${of}</span>`}`;
-  if (caller === undefined || includesRole(caller.role, needs))
+  if (caller !== undefined && includesRole(caller.role, needs))
     return html`<button type="button" class=${kind} onClick=${onClick}>${content}</button>`;
-  const why = `This needs the ${roleInWords(needs)} role. Your token has the ${roleInWords(caller.role)} role.`;
-  return html`<button type="button" class=${kind} aria-disabled="true" title=${why} onClick=${() => notify(why)}>${content}</button>`;
+  const why =
+    caller === undefined
+      ? 'The role of your token is not known yet. Try again in a moment.'
+      : `This needs the ${roleInWords(needs)} role. Your token has the ${roleInWords(caller.role)} role.`;
+  const explain = () => {
+    notify(why);
+    if (caller === undefined) void refresh();
+  };
+  return html`<button type="button" class=${kind} aria-disabled="true" title=${why} onClick=${explain}>${content}</button>`;
 }
 
 export const roleInWords = (role: string): string => ROLE_WORDS[role as Role]?.split(':')[0] ?? role;
