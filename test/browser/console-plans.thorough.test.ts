@@ -152,6 +152,16 @@ test('a plan is set to shadow mode and back to enforce', async () => {
   for (const plan of ['free', 'pro', 'business']) await stack.admin('PATCH', `/plans/${plan}`, { mode: 'enforce' });
 });
 
+test('the Plans page fits on a phone, and just before and after its tables become cards', async () => {
+  await stack.admin('PATCH', '/plans/business', { minute: 100_000, day: 10_000_000 });
+  const { page } = await openConsole(stack, PAGE);
+  await rowOf(page, 'In force', 'Business').getByText('10,000,000').waitFor();
+  for (const width of [320, 720, 721, 768, 820, 821, 1_024]) {
+    await page.setViewportSize({ width, height: 800 });
+    expect([width, await page.evaluate('document.documentElement.scrollWidth')]).toEqual([width, width]);
+  }
+});
+
 test('the Plans page can be used with the keyboard alone, and the focus is always visible', async () => {
   const { page } = await openConsole(stack, PAGE);
   const focused = async () => {
