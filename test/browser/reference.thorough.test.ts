@@ -341,6 +341,8 @@ test('the page fits, is readable and passes axe-core in each theme', async () =>
   for (const folded of await page.locator('details:visible').all()) await folded.locator('summary').click();
   expect(await expectReadable(page)).toBeGreaterThan(200);
   await expectGrounds(page, 'documentElement', { dark: 'rgb(20, 23, 27)', light: 'rgb(255, 255, 255)' });
+  await page.setViewportSize({ width: 320, height: 800 });
+  expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(320);
 });
 
 test('a reload of the reference requests one file', async () => {
