@@ -43,6 +43,31 @@ test('the overview shows the last hour after a reload, with its plan changes, an
     .toMatch(/Admitted 3\b[\s\S]*of 1 banned key/);
 });
 
+test('in forced colours, charts, meters and the state keep their colours, and the current choices are outlined', async () => {
+  const key = await stack.issueKey({ name: 'in colours' });
+  await ask(key);
+  const { page } = await openConsole(stack, `/console/key?id=${idOf(key)}`, { forcedColors: 'active' });
+  const styles = (property: string, places: readonly string[]) =>
+    page.evaluate(`${JSON.stringify(places)}.map((place) => {
+      const [element, part] = place.split('::');
+      return getComputedStyle(document.querySelector(element), part).${property};
+    })`);
+  expect(
+    await styles('backgroundColor', ['.meter', '.meter::before', '.key-of::before', '.state strong::before']),
+  ).toEqual(['rgb(225, 229, 234)', 'rgb(109, 120, 232)', 'rgb(109, 120, 232)', 'rgb(15, 112, 69)']);
+  expect(await styles('outlineStyle', ['[aria-pressed="true"]', 'nav [aria-current]'])).toEqual(['solid', 'solid']);
+  // The bar of the one admitted request.
+  await expect
+    .poll(() =>
+      page.evaluate(`{
+        const drawn = document.querySelector('.plot canvas');
+        const { data } = drawn.getContext('2d').getImageData(0, 0, drawn.width, drawn.height);
+        data.some((red, at) => at % 4 === 0 && red === 109 && data[at + 1] === 120 && data[at + 2] === 232);
+      }`),
+    )
+    .toBe(true);
+});
+
 test('the overview lists the busiest keys and those near their day limit, with links to their pages', async () => {
   const loud = await stack.issueKey({ name: 'loudest of all', minute: 50, day: 100 });
   const near = await stack.issueKey({ name: 'nearly out', day: 5 });

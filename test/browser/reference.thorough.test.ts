@@ -345,6 +345,23 @@ test('the page fits, is readable and passes axe-core in each theme', async () =>
   expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(320);
 });
 
+test('in forced colours, meters and legends keep their colours, and the language in use is outlined', async () => {
+  const { page } = await openReference();
+  const key = await stack.issueKey();
+  await pasteKey(page, key);
+  const styles = () =>
+    page.evaluate(`[
+      ...['meter', '.legend::before'].map((one) => {
+        const [name, part] = one.split('::');
+        const { forcedColorAdjust, backgroundColor } = getComputedStyle(document.querySelector(name), part);
+        return part === undefined ? forcedColorAdjust : backgroundColor;
+      }),
+      getComputedStyle(document.querySelector('[aria-pressed="true"]')).outlineStyle,
+    ]`);
+  await page.emulateMedia({ forcedColors: 'active' });
+  expect(await styles()).toEqual(['none', 'rgb(11, 87, 168)', 'solid']);
+});
+
 test('a reload of the reference requests one file', async () => {
   const own = await startStack();
   const { page } = await openReference({}, own);

@@ -171,6 +171,7 @@ const timeText = (seconds: number, step: Step): string => STEPS[step].text.forma
 const isDark = matchMedia('(prefers-color-scheme: dark)');
 
 const probe = document.createElement('span');
+probe.style.setProperty('forced-color-adjust', 'none');
 
 /** Computes the current value of a colour in base.css, because a canvas does not support `light-dark()`. */
 function colorOf(name: string): string {
