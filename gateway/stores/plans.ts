@@ -13,7 +13,7 @@ import {
   storedValue,
 } from '../limiter/plans.ts';
 import { type Activity, auditEntries, FieldChange, RecordId, readEntry, readJson } from './audit.ts';
-import { type FieldChanges, type LogEntry, NotMade, notTheRecord, OtherValue, type Storage } from './storage.ts';
+import { type FieldChanges, type LogEntry, notTheRecord, OtherValue, type Storage } from './storage.ts';
 
 export const PlanChange = z.object({
   author: z.string(),
@@ -186,7 +186,7 @@ export class Plans {
       });
       if (isMade) return { after, change, unrecorded };
     }
-    throw new NotMade('Others changed the plans during every attempt.');
+    throw new Conflict('Others changed the plans during every attempt. Repeat the change.');
   }
 
   /**

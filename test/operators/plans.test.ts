@@ -94,6 +94,19 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect(again.json).toMatchObject({ free: { minute: 90, day: 2_000 } });
   });
 
+  test('concurrent changes are made or get 409, and concurrent repetitions of a rollback all succeed', async () => {
+    const stack = await fresh(environment);
+    const changes = await Promise.all(
+      Array.from({ length: 16 }, (_, at) => patch(stack, 'free', { minute: 100 + at })),
+    );
+    expect(changes.map(({ status }) => status).filter((status) => status !== 200 && status !== 409)).toEqual([]);
+    const [{ id } = { id: '' }] = await historyOf(stack);
+    const length = (await historyOf(stack)).length;
+    const backs = await Promise.all(Array.from({ length: 4 }, () => stack.admin('POST', '/plans/rollback', { id })));
+    expect(backs.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    expect(await historyOf(stack)).toHaveLength(length + 1);
+  });
+
   test('a trial shows which keys of the plan would have been refused and how often, and changes nothing', async () => {
     const stack = await fresh(environment);
     const [busy, calm, own, pro, revoked] = [

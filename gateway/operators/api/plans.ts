@@ -179,26 +179,36 @@ const Rollback = z.strictObject({
 export const rollBack = operation(
   { body: Rollback, answer: Plans, isVersioned: true, errors: [404] },
   async ({ deps, given, about, headers }) => {
-    const recent = await deps.plans.history(PAGE);
-    const [last, previous] = recent.filter(({ action }) => action !== 'restore');
-    if (last === undefined) throw new HttpError('not_found', 'There is no change to roll back.');
-    const isDone =
-      last.action === 'rollback' && (given.id === undefined || (given.id === previous?.id && reverts(last, previous)));
-    if (!isDone && given.id !== undefined && given.id !== last.id)
-      throw new HttpError('conflict', 'This is no longer the last change.');
-    const takenBack = (seen: StoredPlans) => {
-      if (last.changes.some(({ field, to }) => storedValue(seen, field) !== to))
-        throw new HttpError(
-          'conflict',
-          'A field of the last change has since been changed again. Set the limits that you want.',
-        );
-      return isDone ? Object.fromEntries(last.changes.map(({ field, to }) => [field, to])) : before(last.changes);
+    const attempt = async () => {
+      const recent = await deps.plans.history(PAGE);
+      const [last, previous] = recent.filter(({ action }) => action !== 'restore');
+      if (last === undefined) throw new HttpError('not_found', 'There is no change to roll back.');
+      const isDone =
+        last.action === 'rollback' &&
+        (given.id === undefined || (given.id === previous?.id && reverts(last, previous)));
+      if (!isDone && given.id !== undefined && given.id !== last.id)
+        throw new HttpError('conflict', 'This is no longer the last change.');
+      const takenBack = (seen: StoredPlans) => {
+        if (last.changes.some(({ field, to }) => storedValue(seen, field) !== to))
+          throw new HttpError(
+            'conflict',
+            'A field of the last change has since been changed again. Set the limits that you want.',
+          );
+        return isDone ? Object.fromEntries(last.changes.map(({ field, to }) => [field, to])) : before(last.changes);
+      };
+      const withReason = { ...about, reason: about.reason || `rolls back ${last.id}` };
+      await applyChange({ deps, about: withReason, headers }, takenBack, 'rollback');
+      if (isDone)
+        headers.push('Warning', `199 - "The last change is itself a rollback. To revert it, roll back ${last.id}"`);
+      return deps.planCache.table;
     };
-    const withReason = { ...about, reason: about.reason || `rolls back ${last.id}` };
-    await applyChange({ deps, about: withReason, headers }, takenBack, 'rollback');
-    if (isDone)
-      headers.push('Warning', `199 - "The last change is itself a rollback. To revert it, roll back ${last.id}"`);
-    return deps.planCache.table;
+    try {
+      return await attempt();
+    } catch (fault) {
+      // A repetition of this call may have come first.
+      if (given.id === undefined || !(fault instanceof HttpError && fault.code === 'conflict')) throw fault;
+      return await attempt();
+    }
   },
 );
 
