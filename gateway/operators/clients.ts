@@ -20,8 +20,11 @@ type Ask<T> = (path: string) => Promise<T>;
 
 /** One part of a paged response. `next` is undefined in the last one. */
 export interface Part {
-  readonly next?: string | number | undefined;
+  readonly next?: string | undefined;
 }
+
+/** The parameter with which a list continues. That of a list of keys can also be a number of keys to skip. */
+export const placeIn = (list: string): string => (/^\/?(keys|bans)\b/.test(list) ? 'offset' : 'after');
 
 /** Iterates over the parts of a response. @param asked the query of the first call */
 export async function* partsOf<T extends Part>(
@@ -34,7 +37,7 @@ export async function* partsOf<T extends Part>(
     const part = await ask(query.size === 0 ? path : `${path}?${query}`);
     yield part;
     if (part.next === undefined) return;
-    query.set(typeof part.next === 'number' ? 'offset' : 'after', String(part.next));
+    query.set(placeIn(path), part.next);
   }
 }
 

@@ -101,27 +101,28 @@ export class Keys {
 
   /**
    * Lists the newest keys first.
-   * @returns `total` counts all keys, matching or not. `next` says where to continue if the list is full or enough keys
+   * @param query.offset the number of keys to skip, or the `next` of a previous call
+   * @returns `total` counts all keys, matching or not. `next` is the last key checked if the list is full or enough keys
    *   were checked; undefined at the end
    */
-  async list(query: { offset: number; limit: number; isWanted(entry: KeyEntry): boolean }) {
+  async list(query: { offset: number | KeyCursor; limit: number; isWanted(entry: KeyEntry): boolean }) {
     const total = await this.#storage.countKeys();
     const keys: KeyEntry[] = [];
-    let at = query.offset;
-    let after: KeyCursor | undefined;
-    while (at < total && keys.length < query.limit && at - query.offset < CHECKED_AT_ONCE) {
-      const place = after === undefined ? { offset: at } : { after };
-      const cursors = await this.#storage.listKeys({ ...place, limit: PAGE, newestFirst: true });
-      // The list ends early if keys were revoked in the meantime.
-      if (cursors.length === 0) return { total, keys, next: undefined };
-      for (const entry of await this.#entries(cursors)) {
-        if (keys.length === query.limit) break;
-        at += 1;
+    let checked = 0;
+    for (let from = query.offset; ; ) {
+      const place = typeof from === 'number' ? { offset: from } : { after: from };
+      // One key more than is read shows whether the list continues.
+      const cursors = await this.#storage.listKeys({ ...place, limit: PAGE + 1, newestFirst: true });
+      const page = cursors.slice(0, PAGE);
+      for (const [at, entry] of (await this.#entries(page)).entries()) {
+        from = page[at]!;
+        checked += 1;
         if (entry !== undefined && query.isWanted(entry)) keys.push(entry);
+        if (keys.length === query.limit || checked === CHECKED_AT_ONCE)
+          return { total, keys, next: at + 1 < cursors.length ? from : undefined };
       }
-      after = cursors.at(-1);
+      if (cursors.length <= PAGE) return { total, keys, next: undefined };
     }
-    return { total, keys, next: at < total ? at : undefined };
   }
 
   /**
@@ -161,14 +162,22 @@ export class Keys {
   }
 
   /**
-   * Revokes a key. The revocation and the key's usage stay on record for 36 days.
+   * Revokes a key. The revocation and the key's usage stay on record for 36 days. If others change the key during every
+   * other attempt, the last one revokes it nevertheless.
+   * @param activityOf returns the activity for the record that is revoked
    * @returns false if there is no such key. Even then, the call waits for confirmation as a revocation does, because an
    *   earlier attempt may have revoked the key
    */
-  async remove(id: string, activity?: Activity): Promise<boolean> {
+  async remove(id: string, activityOf?: (record: KeyEntry['record']) => Activity): Promise<boolean> {
     const moveTo = { record: revoked(id), fields: REVOKED_FIELDS, seconds: REVOKED_KEPT_SECONDS };
-    const parts = [{ record: key(id), exists: true, moveTo }];
-    if (await this.#storage.change({ parts, entries: auditEntries(activity), urgency: 'revocation' })) return true;
+    for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+      const stored = await this.#storage.read(key(id));
+      if (stored === undefined) break;
+      const expect = attempt === ATTEMPTS ? undefined : seenOf(stored);
+      const parts = [{ record: key(id), exists: true, ...(expect && { expect }), moveTo }];
+      const entries = auditEntries(activityOf?.(readEntry(id, stored).record));
+      if (await this.#storage.change({ parts, entries, urgency: 'revocation' })) return true;
+    }
     await this.#storage.change({ parts: [{ record: key(id), exists: false }], entries: [], urgency: 'revocation' });
     return false;
   }

@@ -12,7 +12,7 @@ import { connectRedis } from '../../gateway/stores/redis/connection.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
-import type { Storage } from '../../gateway/stores/storage.ts';
+import type { KeyCursor, Storage } from '../../gateway/stores/storage.ts';
 import { createLogger } from '../../shared/process/logger.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { targetOf } from '../support/redis-target.ts';
@@ -80,7 +80,7 @@ async function longestHold(keys: Keys): Promise<number> {
     longest = Math.max(longest, performance.now() - last - 1);
     last = performance.now();
   }, 1);
-  for (let at: number | undefined = 0; at !== undefined; )
+  for (let at: number | KeyCursor | undefined = 0; at !== undefined; )
     ({ next: at } = await keys.list({ offset: at, limit: 100, isWanted: ({ record }) => record.name === 'nobody' }));
   clearInterval(timer);
   return longest;

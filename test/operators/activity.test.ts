@@ -109,6 +109,24 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect((await activityOf(stack)).map(({ action }) => action)).toEqual(['key.create']);
   });
 
+  test('the entry of a revocation continues from the changes before it, also if one comes in between', async () => {
+    const stack = await fresh(environment);
+    for (let round = 0; round < 8; round++) {
+      const id = await issueId(stack, { name: 'before' });
+      const [changed, revoked] = await Promise.all([
+        stack.admin('PATCH', `/keys/${id}`, { name: 'after' }),
+        stack.admin('DELETE', `/keys/${id}`),
+      ]);
+      expect(revoked.status).toBe(204);
+      const { activity } = (await stack.admin('GET', `/activity?target=${id}`)).json as {
+        activity: { action: string; changes: { field: string; from: string }[] }[];
+      };
+      const last = activity.find(({ action }) => action === 'key.revoke');
+      const name = last?.changes.find(({ field }) => field === 'name')?.from;
+      expect(name).toBe(changed.status === 200 ? 'after' : 'before');
+    }
+  });
+
   test('a write repeated with the same request id is recorded once, unless another change was made in between', async () => {
     const stack = await fresh(environment);
     const id = await issueId(stack);

@@ -72,7 +72,7 @@ export function changeIn({ kind, value }: OperatorStep, key: SimulatedKey, time:
   };
   switch (kind) {
     case 'revoke':
-      return change('revoked', ({ keys }) => keys.remove(key.id, activity), isValid, true);
+      return change('revoked', ({ keys }) => keys.remove(key.id, () => activity), isValid, true);
     case 'expire': {
       const end = time.now + value * 100;
       const isLate: Bond['isBroken'] = (request, verdict) =>

@@ -96,7 +96,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     async revoke(storage: Storage, sound: Storage) {
       const { id } = await withKey(sound);
       const about = entry('key.revoke', id);
-      const deed = () => new Keys(storage).remove(id, about);
+      const deed = () => new Keys(storage).remove(id, () => about);
       return { deed, about, isThere: async () => (await new Keys(sound).get(id)) === undefined };
     },
     async restore(storage: Storage, sound: Storage) {

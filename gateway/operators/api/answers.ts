@@ -18,9 +18,7 @@ import { KEY_STATES } from './key-order.ts';
 
 const tags = z.record(z.string(), z.string());
 
-/** The `offset` for the next call; undefined on the last page. */
-const nextOffset = count.optional();
-/** The `after` for the next call; undefined on the last page. */
+/** The `after` for the next call, or the `offset` in a list of keys; undefined on the last page. */
 const nextCursor = z.string().optional();
 
 export const SecretView = z.object({
@@ -90,8 +88,8 @@ export const BanView = KeyView.pick({
 });
 export type BanView = z.infer<typeof BanView>;
 
-/** `total` counts all keys, whether they match or not. */
-export const KeysAnswer = z.object({ total: count, offset: count, keys: listOf(KeyView), next: nextOffset });
+/** `total` counts all keys, whether they match or not. `offset` is undefined if the call continued after a key. */
+export const KeysAnswer = z.object({ total: count, offset: count.optional(), keys: listOf(KeyView), next: nextCursor });
 export type KeysAnswer = z.infer<typeof KeysAnswer>;
 
 /** A new key or a rotated one. `key` is the whole key, which no later response shows. */
@@ -105,7 +103,7 @@ export type IssuedSecret = z.infer<typeof IssuedSecret>;
 export const ReindexAnswer = z.object({ reindexed: count });
 export type ReindexAnswer = z.infer<typeof ReindexAnswer>;
 
-export const BansAnswer = z.object({ bans: listOf(KeyView), next: nextOffset });
+export const BansAnswer = z.object({ bans: listOf(KeyView), next: nextCursor });
 export type BansAnswer = z.infer<typeof BansAnswer>;
 
 export const LoudKey = KeyView.extend({ recent: z.object({ admitted: count, refused: count }) });
@@ -117,7 +115,7 @@ export type TopAnswer = z.infer<typeof TopAnswer>;
 export const FoundKey = KeyView.extend({ foundBy: z.string() });
 export type FoundKey = z.infer<typeof FoundKey>;
 
-export const FoundAnswer = z.object({ keys: listOf(FoundKey), next: nextOffset });
+export const FoundAnswer = z.object({ keys: listOf(FoundKey), next: nextCursor });
 export type FoundAnswer = z.infer<typeof FoundAnswer>;
 
 /** `at` is the start of the minute, or the date. */

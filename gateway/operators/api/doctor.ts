@@ -17,7 +17,7 @@ import {
 import { mostBanAfter } from '../../limiter/refusals.ts';
 import type { Keys } from '../../stores/keys.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
-import { OtherValue } from '../../stores/storage.ts';
+import { type KeyCursor, OtherValue } from '../../stores/storage.ts';
 import type { WorkersState } from '../../telemetry/state.ts';
 import { DoctorAnswer } from './answers.ts';
 import { checkBackup } from './backup.ts';
@@ -191,7 +191,7 @@ export function keysCheck(keys: Keys, hasAdmitted: () => boolean): () => Promise
 async function readAll(keys: Keys): Promise<Seen> {
   const bad: KeyEntry[] = [];
   let total = 0;
-  let next: number | undefined = 0;
+  let next: number | KeyCursor | undefined = 0;
   while (next !== undefined && bad.length <= MOST_NAMED) {
     const slice = await keys.list({ offset: next, limit: MOST_NAMED + 1 - bad.length, isWanted: hasFault });
     bad.push(...slice.keys);

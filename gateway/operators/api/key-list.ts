@@ -4,6 +4,7 @@ import { holdsApiKey, isKeyId } from '../../limiter/credential.ts';
 import { countsOf, type KeyEntry, usedOfDay } from '../../limiter/key-record.ts';
 import { PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
 import { hasTags } from '../../limiter/tags.ts';
+import { type KeyCursor, writeCursor } from '../../stores/storage.ts';
 import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
 import { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
 import { KEY_ORDER_NAMES, KEY_ORDERS, KEY_STATES, loudestFirst, TOP_BY } from './key-order.ts';
@@ -14,7 +15,7 @@ import { choice, offset, tag, tagsIn, wholeNumber, word } from './values.ts';
 
 /**
  * Lists and finds keys. One call checks a limited number of keys, so that a search among many keys does not delay other
- * calls. `next` is the offset at which the next call continues.
+ * calls. The next call continues after the key that `next` names.
  */
 
 const PAGE = 100;
@@ -48,9 +49,9 @@ const KeysQuery = KeyFilters.extend({
 });
 
 /**
- * Lists keys, newest first, with the current state of their buckets. `offset` skips keys. In any other order, the
- * response has only the first `limit` of the keys that the call checked: to sort all keys, follow `next` and merge the
- * responses.
+ * Lists keys, newest first, with the current state of their buckets. `offset` skips keys, or continues after the key
+ * that `next` named. In any other order, the response has only the first `limit` of the keys that the call checked: to
+ * sort all keys, follow `next` and merge the responses.
  */
 export const listKeys = operation(
   { query: KeysQuery, answer: KeysAnswer },
@@ -60,7 +61,7 @@ export const listKeys = operation(
     const isWanted = wantedKeys(filters, table, now);
     if (sort === 'newest') {
       const { total, keys, next } = await deps.keys.list({ offset, limit, isWanted });
-      return { total, offset, keys: await describeKeys(deps, keys, now), next };
+      return { total, ...placeOf(offset, next), keys: await describeKeys(deps, keys, now) };
     }
     const ranked = (entry: KeyEntry) => {
       const { used, limit } = dayUse(entry, table, now) ?? { used: 0, limit: 1 };
@@ -71,9 +72,14 @@ export const listKeys = operation(
       isWanted(entry) ? ranked(entry) : undefined,
     );
     const sorted = first.map(({ entry }) => entry);
-    return { total, offset, keys: await describeKeys(deps, sorted, now), next };
+    return { total, ...placeOf(offset, next), keys: await describeKeys(deps, sorted, now) };
   },
 );
+
+const placeOf = (offset: number | KeyCursor, next: KeyCursor | undefined) => ({
+  offset: typeof offset === 'number' ? offset : undefined,
+  next: next && writeCursor(next),
+});
 
 /**
  * Checks as many keys as one call may, and returns the first `limit` of them in the order of `compare`.
@@ -81,7 +87,7 @@ export const listKeys = operation(
  */
 async function firstOf<T>(
   { keys }: AdminDependencies,
-  { offset, limit }: { readonly offset: number; readonly limit: number },
+  { offset, limit }: { readonly offset: number | KeyCursor; readonly limit: number },
   compare: (a: T, b: T) => number,
   ranked: (entry: KeyEntry) => T | undefined,
 ) {
@@ -124,7 +130,7 @@ export const topKeys = operation(
     const loudest = first.map(({ entry }) => entry);
     const described = await describeKeys(deps, loudest, now);
     const keys = described.map((key, at) => ({ ...key, recent: first[at]!.recent }));
-    return { minutes, total, offset, keys, next };
+    return { minutes, total, ...placeOf(offset, next), keys };
   },
 );
 
@@ -148,9 +154,9 @@ export const findKeys = operation(
   { query: FindQuery, answer: FoundAnswer },
   async ({ deps, query: { offset, text } }) => {
     const now = await deps.keys.now();
-    const found = async (foundBy: string, entries: readonly KeyEntry[], next?: number) => {
+    const found = async (foundBy: string, entries: readonly KeyEntry[], next?: KeyCursor) => {
       const described = await describeKeys(deps, entries, now);
-      return { keys: described.map((key) => ({ ...key, foundBy })), next };
+      return { keys: described.map((key) => ({ ...key, foundBy })), next: next && writeCursor(next) };
     };
     if (offset === 0) {
       const named = isKeyId(text) ? await deps.keys.get(text) : undefined;

@@ -8,7 +8,7 @@ import { FRESH, type KeyChange, type KeyEntry, type KeyRecord } from '../../limi
 import { PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
 import type { FieldChange, WithActivity } from '../../stores/audit.ts';
 import { hasLimits, keyName } from '../../stores/key-hash.ts';
-import { Unconfirmed, Unknown } from '../../stores/storage.ts';
+import { Unconfirmed, Unknown, writeCursor } from '../../stores/storage.ts';
 import { allOf, differences, entry, keyTexts } from './activity.ts';
 import { BansAnswer, IssuedKey, KeyView, ReindexAnswer } from './answers.ts';
 import { bucketsIn, describeKeys, isBanned, toTime } from './key-view.ts';
@@ -90,9 +90,10 @@ export const reindexKeys = operation({ answer: ReindexAnswer }, async ({ deps, a
 
 export const revokeKey = operation({}, async ({ deps, params: [id = ''], about }) => {
   if (!isKeyId(id)) throw noSuchKey();
-  const key = await deps.keys.get(id);
-  const activity = key && entry(about, 'key.revoke', id, differences(keyTexts(key.record), {}));
-  if (!(await deps.keys.remove(id, activity))) throw noSuchKey();
+  const isRemoved = await deps.keys.remove(id, (record) =>
+    entry(about, 'key.revoke', id, differences(keyTexts(record), {})),
+  );
+  if (!isRemoved) throw noSuchKey();
 });
 
 /**
@@ -207,14 +208,14 @@ const NewBan = z.strictObject({
   ...who,
 });
 
-/** Lists active bans, newest key first. One call checks a few thousand keys; the next one continues at `next`. */
+/** Lists active bans, newest key first. One call checks a few thousand keys; the next one continues after `next`. */
 export const listBans = operation(
   { query: z.object({ offset }), answer: BansAnswer },
   async ({ deps, query: { offset } }) => {
     const now = await deps.keys.now();
     const isWanted = (key: KeyEntry) => isBanned(key, deps.planCache.table, now);
     const { keys, next } = await deps.keys.list({ offset, limit: PAGE, isWanted });
-    return { bans: await describeKeys(deps, keys, now), next };
+    return { bans: await describeKeys(deps, keys, now), next: next && writeCursor(next) };
   },
 );
 

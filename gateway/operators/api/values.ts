@@ -12,7 +12,7 @@ import {
   type TagChanges,
   type Tags,
 } from '../../limiter/tags.ts';
-import { readCursor } from '../../stores/storage.ts';
+import { type KeyCursor, readCursor } from '../../stores/storage.ts';
 
 /** The schemas of values that several operations of the admin API read from bodies and queries. */
 
@@ -74,7 +74,14 @@ export function wholeNumber(min: number, max: number) {
     .pipe(integer(min, max));
 }
 
-export const offset = wholeNumber(0, 999_999_999).default(0);
+const OFFSET = must('be the number of keys to skip, up to 999999999, or the `next` of a previous response');
+
+/** The place in the list of keys, newest first, from which to continue. */
+export const offset = z
+  .string({ error: OFFSET })
+  .transform((text) => (/^\d{1,9}$/.test(text) ? Number(text) : readCursor(text)))
+  .pipe(z.custom<number | KeyCursor>((place) => place !== undefined, { error: OFFSET }))
+  .default(0);
 
 export const choice = <const T extends readonly string[]>(options: T) =>
   z.enum(options, { error: must(`be one of ${options.join(', ')}`) });

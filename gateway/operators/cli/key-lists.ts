@@ -44,7 +44,7 @@ export function addKeyLists(keys: Command, session: Session): void {
     )
     .option('--unused <time>', 'only keys without a request for this long, such as 12h or 30d', seconds)
     .addOption(new Option('--sort <order>', 'the sort order').choices(KEY_ORDER_NAMES).default('newest'))
-    .option('--offset <number>', 'the number of keys to skip', '0')
+    .option('--offset <place>', 'the number of keys to skip, or where the last page says that there are more', '0')
     .option('--limit <number>', 'maximum number of keys, up to 100', count, 100)
     .notes(`
 A key must match all filters. Without --sort the newest keys come first, and --offset continues the list. With --sort
@@ -108,7 +108,7 @@ function describing(sort: KeyOrder, { near, unused }: Filters): Describe {
 async function listNewest(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
   const page = await firstFilled<KeysAnswer>(session.get, '/keys', query, ({ keys }) => keys);
   const next = page.next === undefined ? '' : `; more with --offset ${page.next}`;
-  const list = { ...page, offset: Number(query.offset) };
+  const list = { ...page, offset: /^\d+$/.test(query.offset ?? '') ? Number(query.offset) : undefined };
   session.print(list, () => `${describe(page.keys)}\n\n${page.keys.length} of ${page.total}${next}`);
 }
 

@@ -61,12 +61,12 @@ const PAST_THE_END = 'The list ends before this page.';
 /** Lists all keys, or those that the URL selects. */
 export function KeysPage({ route }: { route: Route }) {
   const { query } = route;
-  const offset = Number(query.get('offset') ?? 0) || 0;
+  const offset = query.get('offset') || '0';
   const text = query.get('find');
   const filters = filtersIn(SPECS, query);
   const asked = {
     ...(text === null ? { limit: String(SHOWN), ...filters } : { text: searchText(text).text }),
-    offset: String(offset),
+    offset,
   };
   const path = text === null ? '/keys' : '/keys/find';
   const { value, fault } = usePolled<KeysAnswer | FoundAnswer>(`keys ${JSON.stringify(asked)}`, 5_000, () =>
@@ -76,7 +76,7 @@ export function KeysPage({ route }: { route: Route }) {
   const empty =
     text !== null
       ? `No key, name or recent request matches “${text}”.`
-      : offset > 0
+      : offset !== '0'
         ? PAST_THE_END
         : Object.keys(narrowing).length > 0
           ? 'No key matches these filters.'
@@ -97,9 +97,9 @@ export function KeysPage({ route }: { route: Route }) {
 
 /** Lists the active bans, each with a button that lifts it. */
 export function BansPage({ route }: { route: Route }) {
-  const offset = Number(route.query.get('offset') ?? 0) || 0;
+  const offset = route.query.get('offset') || '0';
   const { value, fault } = usePolled(`bans ${offset}`, 3_000, () =>
-    firstFilled<BansAnswer>(bodyOf, '/bans', { offset: String(offset) }, ({ bans }) => bans),
+    firstFilled<BansAnswer>(bodyOf, '/bans', { offset }, ({ bans }) => bans),
   );
   const columns: readonly Column<KeyView>[] = [
     { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },
@@ -120,7 +120,7 @@ export function BansPage({ route }: { route: Route }) {
     <p class="note">Each further ban on a key within a day is twice as long. A key whose only client respects Retry-After is never banned.</p>
     <section class="card" aria-label="Bans">
       <${Table} label="Bans" columns=${columns} rows=${value?.bans} fault=${fault}
-        empty=${offset > 0 ? PAST_THE_END : 'No key is banned.'} />
+        empty=${offset !== '0' ? PAST_THE_END : 'No key is banned.'} />
       <${Pager} route=${route} next=${value?.next} />
     </section>
   `;

@@ -4,7 +4,7 @@ import { useEffect, useId, useRef } from 'preact/hooks';
 import type { Tags } from '../../limiter/tags.ts';
 import { includesRole, ROLE_WORDS, type Role } from '../../stores/words.ts';
 import type { BanView, BucketView, KeyView } from '../api/answers.ts';
-import { type Part, searchText, tooSmallInWords } from '../clients.ts';
+import { type Part, placeIn, searchText, tooSmallInWords } from '../clients.ts';
 import { currentCaller, keptToken, refresh } from './api.ts';
 import { addressOf } from './page-names.ts';
 import { navigate, type Route } from './router.ts';
@@ -93,12 +93,12 @@ export function Meter({ bucket, label }: { bucket: BucketView | undefined; label
 
 /**
  * Shows "Newest" and "Older". The browser's Back also leads to the previous page.
- * @param next where the list continues: an offset or a cursor; undefined at its end
+ * @param next where the list continues; undefined at its end
  */
 export function Pager({ route: { page, query }, next }: { route: Route; next: Part['next'] }) {
   const { offset, after, ...filters } = Object.fromEntries(query);
-  const isNewest = after === undefined && !Number(offset);
-  const older = { ...filters, [typeof next === 'number' ? 'offset' : 'after']: String(next) };
+  const isNewest = (after ?? offset ?? '0') === '0';
+  const older = { ...filters, [placeIn(page)]: String(next) };
   const button = (name: string, isOff: boolean, to: FilterValues) =>
     html`<button type="button" disabled=${isOff} onClick=${() => navigate(addressOf(page, to))}>${name}</button>`;
   if (isNewest && next === undefined) return undefined;
