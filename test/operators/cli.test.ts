@@ -367,3 +367,7 @@ test('wide characters take two columns', () => {
     'acme zoo    free',
   ]);
 });
+
+test('a history without changes says so', async () => {
+  expect((await ctl(await fresh(), 'plans', 'history')).out).toBe('No plan has been changed yet.\n');
+});

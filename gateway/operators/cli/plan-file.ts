@@ -157,6 +157,7 @@ export function describeChanges(changes: readonly FieldChange[], stream: NodeJS.
 }
 
 export function describeHistory(history: readonly PlanChangeView[]): string {
+  if (history.length === 0) return 'No plan has been changed yet.';
   const inWords = ({ field, from = 'none', to = 'none' }: FieldChange) => `${field} ${from} -> ${to}`;
   const changes: Column<PlanChangeView> = ['changes', (one) => one.changes.map(inWords).join(', ')];
   return table(history, [['at', ({ at }) => timeText(at)], 'author', 'action', changes, 'reason']);
