@@ -5,6 +5,7 @@ import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
+import { fact, TIMED } from '../support/timed.ts';
 
 /** The refusal rules over HTTP in real time, with a limit of 600 requests a minute. */
 
@@ -14,7 +15,7 @@ const RUN_MS = 60_000;
 /** Fewer strikes than the default of 3,000, so that clients can reach them even on a busy machine. */
 const HELD = 1_000;
 /** The pause after a refusal: 16 clients with it send several times as many requests as strikes expire. */
-const HAMMER_EVERY_MS = 30;
+const HAMMER_EVERY_MS = 60;
 const GRACE_S = 30;
 
 interface Seen {
@@ -55,7 +56,7 @@ test.concurrent.for([
   ['Redis', shared],
 ] as const)(
   'with %s, clients that respect Retry-After or send at most eight times the limit are never banned, and others are',
-  { timeout: 3 * RUN_MS },
+  { ...TIMED, timeout: 3 * RUN_MS },
   async ([, stack]) => {
     const limits = { minute: A_MINUTE, day: 1_000_000 };
     const [polite, steady, hammered] = await Promise.all(Array.from({ length: 3 }, () => stack.issueKey(limits)));
@@ -99,11 +100,11 @@ test.concurrent.for([
     process.stdout.write(
       `${count(ofPolite, 200)} of ${most.toFixed(0)} requests from patient clients were served; a client with ${perSecond.toFixed(0)} refusals a second was banned ${(end - first).toFixed(1)} s after its first refusal (by the rule: ${(expected - first).toFixed(1)} s)\n`,
     );
-    expect([banned(ofPolite), banned(ofSteady)]).toEqual([undefined, undefined]);
+    await fact(() => expect([banned(ofPolite), banned(ofSteady)]).toEqual([undefined, undefined]));
     expect(share).toBeGreaterThan(0.983);
-    expect(count(ofPolite, 200)).toBeLessThanOrEqual(2 * A_MINUTE);
+    await fact(() => expect(count(ofPolite, 200)).toBeLessThanOrEqual(2 * A_MINUTE));
     expect(count(ofSteady, 200) / most).toBeGreaterThan(0.983);
-    expect(end - first).toBeGreaterThanOrEqual(GRACE_S);
+    await fact(() => expect(end - first).toBeGreaterThanOrEqual(GRACE_S));
     // On a busy machine, a refusal may be sent seconds after its decision.
     expect(Math.abs(end - expected)).toBeLessThan(3);
   },

@@ -120,7 +120,7 @@ test('a list reads only the keys of its page, with their counts', async () => {
     limit: 100,
     isWanted: () => true,
   });
-  expect([listed.length, next]).toEqual([100, 110]);
+  expect([listed.length, next?.id]).toEqual([100, listed.at(-1)?.id]);
   expect(sent('hgetall')).toBe(300);
 });
 

@@ -99,10 +99,10 @@ const beyond = ({ keys }: Hostile): string[] => BEYOND.map((headers) => get(keys
 
 /** Lists all keys by use, page by page, in a loop. */
 async function listKeys({ url, token }: Hostile['admin']): Promise<never> {
-  for (let offset = 0; ; ) {
-    const { status, json } = await send(`${url}/keys?sort=used&offset=${offset}`, { key: token });
+  for (let offset = '0'; ; ) {
+    const { status, json } = await send(`${url}/keys?sort=used&offset=${encodeURIComponent(offset)}`, { key: token });
     tally[status] = (tally[status] ?? 0) + 1;
-    offset = (json as { next?: number }).next ?? 0;
+    offset = (json as { next?: string }).next ?? '0';
   }
 }
 
