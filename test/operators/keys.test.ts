@@ -164,8 +164,10 @@ test('one call checks a limited number of keys and returns where to continue; ct
       expect(await namesOf(stack, `${path}&offset=${place}`)).toEqual(['old and loud']);
   }
   await stack.admin('PUT', `/keys/${idOf(old)}/ban`, { seconds: 600 });
-  expect(await get(stack, '/bans')).toEqual({ bans: [], next: expect.any(String) });
-  expect(await get(stack, '/bans?offset=5000')).toEqual({ bans: [expect.objectContaining({ id: idOf(old) })] });
+  const bans = await get(stack, '/bans');
+  expect(bans).toEqual({ bans: [], next: expect.any(String) });
+  for (const place of [5_000, (bans as { next: string }).next])
+    expect(await get(stack, `/bans?offset=${place}`)).toEqual({ bans: [expect.objectContaining({ id: idOf(old) })] });
   await stack.admin('DELETE', `/keys/${idOf(old)}/ban`);
   const young = await stack.issueKey({ name: 'young', plan: 'pro' });
   await redis.zadd('gateway:keys', Date.now() / 1_000 + 6_000, idOf(young));
