@@ -49,11 +49,13 @@ export class PostgresStore implements Store {
   }
 
   read<T>(transaction: () => Transaction<T>): Promise<T> {
-    return this.#withConnection((client) => runAgain(() => run(client, transaction())));
+    return this.#withConnection((client) => repeatedIf(isToBeRunAgain, () => run(client, transaction())));
   }
 
   write<T>(transaction: () => Transaction<T>): Promise<T> {
-    return this.#withConnection((client) => runAgain(() => inTransaction(client, () => run(client, transaction()))));
+    return this.#withConnection((client) =>
+      repeatedIf(isToBeRunAgain, () => inTransaction(client, () => run(client, transaction()))),
+    );
   }
 
   check(): Promise<void> {
@@ -87,14 +89,8 @@ export class PostgresStore implements Store {
   }
 
   /** Connects. If the password is refused while it is being changed, tries the other URL. */
-  async #retryRefused<T>(connect: () => Promise<T>): Promise<T> {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await connect();
-      } catch (fault) {
-        if (attempt === MAX_ATTEMPTS || !isPasswordRefused(fault) || !this.#url.hasOther) throw fault;
-      }
-    }
+  #retryRefused<T>(connect: () => Promise<T>): Promise<T> {
+    return repeatedIf((fault) => isPasswordRefused(fault) && this.#url.hasOther, connect);
   }
 }
 
@@ -187,13 +183,13 @@ function nameOf(sql: string): string {
   return name;
 }
 
-/** Runs a transaction, up to three times if PostgreSQL requires that. */
-async function runAgain<T>(transact: () => Promise<T>): Promise<T> {
+/** Calls `act`, up to three times if it fails with a fault that a repetition may avoid. */
+async function repeatedIf<T>(mayBeAvoided: (fault: unknown) => boolean, act: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await transact();
+      return await act();
     } catch (fault) {
-      if (attempt === MAX_ATTEMPTS || !isToBeRunAgain(fault)) throw fault;
+      if (attempt === MAX_ATTEMPTS || !mayBeAvoided(fault)) throw fault;
     }
   }
 }
