@@ -27,8 +27,6 @@ interface Waiting {
   reject(fault: unknown): void;
 }
 
-type Outcome = { readonly result: unknown } | { readonly fault: unknown };
-
 /**
  * One SQLite file. The writes in one turn of the event loop share one commit and one fsync, and resolve after it. A
  * failed write is rolled back without the others.
@@ -102,11 +100,11 @@ export class SqliteStore implements Store {
     try {
       this.#checkFile();
       this.#execute('BEGIN IMMEDIATE');
-      const outcomes = this.#attemptAll(group);
+      const settlements = this.#attemptAll(group);
       isCommitting = true;
       this.#execute('COMMIT');
       this.#onCommit(group.length, (performance.now() - startedAt) / 1_000);
-      for (const [index, outcome] of outcomes.entries()) settle(group[index] as Waiting, outcome);
+      for (const settle of settlements) settle();
     } catch (cause) {
       if (this.#database.isTransaction) this.#execute('ROLLBACK');
       const fault = isCommitting && mayBeMade(cause) ? new OutcomeUnknown(cause) : storeFault(cause);
@@ -117,10 +115,11 @@ export class SqliteStore implements Store {
   /**
    * If one write fails, all of them run again, each with a savepoint. The first run has none, because a savepoint costs
    * as much as a write.
+   * @returns functions that settle the promises
    */
-  #attemptAll(group: readonly Waiting[]): Outcome[] {
+  #attemptAll(group: readonly Waiting[]): (() => void)[] {
     try {
-      return group.map(({ run }) => ({ result: run() }));
+      return group.map(({ run, resolve }) => resolve.bind(undefined, run()));
     } catch (fault) {
       // On a full or failing disk, SQLite itself rolls back the whole transaction.
       if (!this.#database.isTransaction) throw fault;
@@ -131,17 +130,17 @@ export class SqliteStore implements Store {
   }
 
   /** Runs one write of a group. If it fails, only this write is rolled back. */
-  #attempt({ run }: Waiting): Outcome {
+  #attempt({ run, resolve, reject }: Waiting): () => void {
     this.#execute('SAVEPOINT one_write');
     try {
       const result = run();
       this.#execute('RELEASE one_write');
-      return { result };
+      return () => resolve(result);
     } catch (fault) {
       if (!this.#database.isTransaction) throw fault;
       this.#execute('ROLLBACK TO one_write');
       this.#execute('RELEASE one_write');
-      return { fault };
+      return () => reject(fault);
     }
   }
 
@@ -203,11 +202,6 @@ class Prepared {
     for (let at = 0; at < values.length; at++) row[this.#columns[at] as string] = values[at] as Value;
     return row;
   }
-}
-
-function settle({ resolve, reject }: Waiting, outcome: Outcome): void {
-  if ('fault' in outcome) reject(outcome.fault);
-  else resolve(outcome.result);
 }
 
 function storeFault(fault: unknown): unknown {
