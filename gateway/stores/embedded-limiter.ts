@@ -41,12 +41,6 @@ interface HeldKey {
   ban?: Promise<boolean> | undefined;
 }
 
-interface Load {
-  readonly fields: Promise<Fields | undefined>;
-  /** Whether the key has changed during the load, in which case the data may be older than the change. */
-  isOutdated: boolean;
-}
-
 /**
  * The embedded limiter: the rules of decide.lua in this process. It decides requests with the keys that it holds, and
  * loads all other keys. It stores states once a second, and a ban before it returns the verdict.
@@ -59,7 +53,9 @@ export class EmbeddedLimiter implements Limiter {
   readonly #stored = boundedMap<string, HeldKey>(MAX_KEYS);
   /** Keys whose state is not stored yet. They are never evicted. */
   readonly #unsaved = new Map<string, HeldKey>();
-  readonly #loads = new Map<string, Load>();
+  readonly #loads = new Map<string, Promise<Fields | undefined>>();
+  /** Keys that have changed during their load. The loaded data may be older than the change. */
+  readonly #outdated = new Set<string>();
   readonly #saves = new Set<Promise<boolean>>();
   readonly #endSaving: () => void;
 
@@ -85,8 +81,7 @@ export class EmbeddedLimiter implements Limiter {
    * @returns the key's state, if it is not stored yet
    */
   release(id: string, isChanged: boolean): FieldChanges | undefined {
-    const load = this.#loads.get(id);
-    if (load !== undefined && isChanged) load.isOutdated = true;
+    if (isChanged && this.#loads.has(id)) this.#outdated.add(id);
     const held = this.#unsaved.get(id);
     this.#unsaved.delete(id);
     this.#stored.delete(id);
@@ -112,7 +107,7 @@ export class EmbeddedLimiter implements Limiter {
 
   /** Forgets all keys, because nothing can be stored any longer. */
   readonly forgetAll = (): void => {
-    for (const load of this.#loads.values()) load.isOutdated = true;
+    for (const id of this.#loads.keys()) this.#outdated.add(id);
     this.#unsaved.clear();
     this.#stored.clear();
   };
@@ -168,21 +163,19 @@ export class EmbeddedLimiter implements Limiter {
   /** Concurrent requests for one key share a load. */
   #load(id: string): Promise<Fields | undefined> {
     const underWay = this.#loads.get(id);
-    if (underWay !== undefined) return underWay.fields;
+    if (underWay !== undefined) return underWay;
     if (this.#unsaved.size >= MAX_KEYS) throw new StoreUnavailable('Too many key states are waiting to be stored.');
-    const { promise: fields, resolve } = Promise.withResolvers<Fields | undefined>();
-    const load = { fields, isOutdated: false };
+    const load = this.#read(id).finally(() => this.#loads.delete(id));
     this.#loads.set(id, load);
-    resolve(this.#read(id, load).finally(() => this.#loads.delete(id)));
-    return fields;
+    return load;
   }
 
-  async #read(id: string, load: Load): Promise<Fields | undefined> {
+  async #read(id: string): Promise<Fields | undefined> {
     let fields: Fields | undefined;
     do {
-      load.isOutdated = false;
+      this.#outdated.delete(id);
       fields = await this.#source.load(id).catch((cause) => Promise.reject(new StoreUnavailable(cause)));
-    } while (load.isOutdated);
+    } while (this.#outdated.has(id));
     const key = fields && readKey(fields);
     if (key !== undefined) this.#stored.set(id, { id, ...key });
     return fields;
