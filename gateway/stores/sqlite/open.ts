@@ -9,7 +9,6 @@ import {
   mkdtempSync,
   openSync,
   readSync,
-  realpathSync,
   rmSync,
   statSync,
   truncateSync,
@@ -177,11 +176,6 @@ function openCopyIn(parent: string, folder: string): DatabaseSync {
 /** Where SQLite stores `user_version` in a file: 4 bytes, big-endian. */
 const USER_VERSION_AT = 60;
 
-/**
- * The locks that this process holds. It must not open their files again: closing one would release its lock (fcntl(2)).
- */
-const held = new Set<string>();
-
 const LOCKABLE_EVERY_MS = 1_000;
 
 /**
@@ -211,12 +205,11 @@ function lockFolder(folder: string): () => void {
  * @throws {Error} if another gateway uses the folder, or may use it
  */
 function takeLock(folder: string): (() => void) | undefined {
-  const path = join(realpathSync(folder), 'lock');
-  if (held.has(path)) throw inUse(folder, process.pid);
+  const path = join(folder, 'lock');
   createForOwner(path);
-  let database: DatabaseSync | undefined;
   try {
-    database = lockFile(path);
+    const database = lockFile(path);
+    return () => database.close();
   } catch (fault) {
     if (isBusy(fault)) throw inUse(folder, readHolder(path));
     if (existsSync(path) && !isReadable(path))
@@ -229,11 +222,6 @@ function takeLock(folder: string): (() => void) | undefined {
     // process lacks permission to create it.
     return undefined;
   }
-  held.add(path);
-  return () => {
-    held.delete(path);
-    database.close();
-  };
 }
 
 /** Creates the file here, because SQLite would let others read it. SQLite later reports an unwritable folder. */
