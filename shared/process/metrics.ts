@@ -60,9 +60,27 @@ export function createMetrics(service: string, worker?: number): Metrics {
 
   return {
     requests(operations) {
-      const [count, families] = countRequests(service, operations);
-      sources.push(families);
-      return count;
+      const operation = new Label('operation', ['none', ...operations]);
+      const requests = new Counter(
+        { name: `${service}_requests_total`, help: 'Requests answered, by operation and status.' },
+        operation,
+        statusLabel(),
+      );
+      const latency = new Histogram(
+        {
+          name: `${service}_request_duration_seconds`,
+          help: 'Time from the head of a request to its response, by operation.',
+        },
+        LATENCY_BUCKETS,
+        operation,
+        'observed',
+      );
+      sources.push(() => [requests.family(), latency.family()]);
+      return (name, status, seconds) => {
+        const position = operation.positionOf(name);
+        requests.add(position, positionOfStatus(status));
+        latency.observe(seconds, position);
+      };
     },
     gauge(name, help, read) {
       addGauge(name, help, async () => {
@@ -117,31 +135,4 @@ async function textOf(families: readonly Family[]): Promise<{ text: string; type
   const registry = new Registry();
   for (const family of families) registry.registerMetric({ ...family, get: async () => family } as unknown as Metric);
   return { text: await registry.metrics(), type: registry.contentType };
-}
-
-function countRequests(
-  service: string,
-  operations: readonly string[],
-): [count: ReturnType<Metrics['requests']>, families: () => Family[]] {
-  const operation = new Label('operation', ['none', ...operations]);
-  const requests = new Counter(
-    { name: `${service}_requests_total`, help: 'Requests answered, by operation and status.' },
-    operation,
-    statusLabel(),
-  );
-  const latency = new Histogram(
-    {
-      name: `${service}_request_duration_seconds`,
-      help: 'Time from the head of a request to its response, by operation.',
-    },
-    LATENCY_BUCKETS,
-    operation,
-    'observed',
-  );
-  const count: ReturnType<Metrics['requests']> = (name, status, seconds) => {
-    const position = operation.positionOf(name);
-    requests.add(position, positionOfStatus(status));
-    latency.observe(seconds, position);
-  };
-  return [count, () => [requests.family(), latency.family()]];
 }
