@@ -163,14 +163,16 @@ export interface AskedOfPrimary {
   readonly call: readonly [{ readonly method: keyof Storage; readonly args: readonly unknown[] }, CallAnswer];
 }
 
+/**
+ * Why a worker is started: it is the first in its slot, it replaces one that crashed (`replacement`), or it replaces a
+ * serving one in a rolling restart (`renewal`).
+ */
+export type Reason = 'first' | 'replacement' | 'renewal';
+
 export interface StartOrder {
-  readonly plans?: StoredPlans | undefined;
-  /** Whether the gateway is starting, so that an empty store gets the built-in plans. */
-  readonly isAtStart: boolean;
-  /** The worker must not serve before it has loaded plans and script from Redis. */
-  readonly mustLoad: boolean;
-  /** How long to wait for Redis if `mustLoad` is false. Undefined: the default timeout. */
-  readonly redisWithinMs?: number | undefined;
+  readonly reason: Reason;
+  /** The plans in the primary, if it has read them. */
+  readonly plans: StoredPlans | undefined;
 }
 
 export interface WorkerReport extends ProcessState {

@@ -9,20 +9,17 @@ import { type GatewaySettings, webhookSecretOf } from '../config.ts';
 import { Clients } from '../limiter/clients.ts';
 import type { PlannedBackend } from '../open-backend.ts';
 import type { OperatorsServer } from '../serve-operators.ts';
-import type { PlanCache } from '../stores/plan-cache.ts';
 import { Webhooks } from '../webhooks/webhooks.ts';
 import { actOn } from './changes.ts';
-import type { Changed, StartOrder } from './channel.ts';
+import type { Changed } from './channel.ts';
 import { lastGoodFiles } from './last-good-files.ts';
 import { levelsOfMachine } from './local-decisions.ts';
 import { keyOwner, logFaults } from './without-redis.ts';
 import { endLeftBehind, WorkerProcess } from './worker-process.ts';
-import { type Reason, Workers } from './workers.ts';
+import { Workers } from './workers.ts';
 
 const WATCH_MS = 100;
 const LOOK_EVERY_MS = 1_000;
-/** How long a replacement waits for Redis if this process already has the plans. */
-const REPLACED_WITHIN_MS = 250;
 
 /**
  * The gateway: this process serves operators and supervises the workers, which serve clients. The workers start before
@@ -73,7 +70,7 @@ export async function startPrimary(
     replacedMs: LONGEST_USE_MS + settings.CORE_TIMEOUT_MS,
     launch(number, reason) {
       const worker: WorkerProcess = new WorkerProcess(number, port, filesInsteadOfBad(), {
-        start: () => orderFor(reason, backend?.planCache),
+        start: () => ({ reason, plans: backend?.planCache.stored }),
         report(report): undefined {
           hasLoaded ||= report?.isLoaded ?? false;
         },
@@ -185,18 +182,4 @@ async function openStorage(
 ) {
   const { SqliteStorage } = await import('../stores/sqlite/storage.ts');
   return keyOwner(workers, (owner) => new SqliteStorage(DATA_DIR, { owner, auditLength }));
-}
-
-/**
- * How a worker starts. A replacement waits only briefly for Redis, which may be unavailable: the primary sends it the
- * plans and decides in its place. A renewal waits for Redis, because the worker that it replaces is still serving.
- */
-function orderFor(reason: Reason, planCache: PlanCache | undefined): StartOrder {
-  const plans = planCache?.stored;
-  return {
-    plans,
-    isAtStart: reason === 'first',
-    mustLoad: reason === 'renewal',
-    ...(reason === 'replacement' && plans !== undefined && { redisWithinMs: REPLACED_WITHIN_MS }),
-  };
 }

@@ -22,6 +22,8 @@ const REPORT_EVERY_MS = 500;
  * primary as silent and send it no more questions.
  */
 const REFUSALS_WITHIN_MS = 3_000;
+/** How long a replacement waits for Redis, which may be unavailable: its primary sends it the plans and decides for it. */
+const REPLACED_WITHIN_MS = 250;
 
 /**
  * A worker: serves clients on the port that all workers share. Operators connect to the primary.
@@ -72,10 +74,10 @@ export async function startWorker(
   });
   const reportNow = () => primary.send('report', report?.());
   const endReports = every(REPORT_EVERY_MS, reportNow);
-  const order = await primary.ask('start', undefined);
+  const { reason, plans } = (await primary.ask('start', undefined)) ?? {};
   const storage = storageOfPrimary(primary);
-  const limiterOf = (plans: PlansInForce) => {
-    embedded = new EmbeddedLimiter(storage, plans);
+  const limiterOf = (inForce: PlansInForce) => {
+    embedded = new EmbeddedLimiter(storage, inForce);
     // Without the primary nothing can be stored, so nothing is admitted.
     process.once('disconnect', embedded.forgetAll);
     return embedded;
@@ -84,14 +86,15 @@ export async function startWorker(
     embedded: settings.REDIS_URL === undefined ? { storage, limiterOf } : undefined,
     clients,
     locals: keysOfMachine(clients, primary),
-    plans: order?.plans,
-    isAtStart: order?.isAtStart ?? false,
-    withinMs: order?.redisWithinMs,
+    plans,
+    isAtStart: reason === 'first',
+    withinMs: reason === 'replacement' && plans !== undefined ? REPLACED_WITHIN_MS : undefined,
   });
   opened = backend;
   // The table that was read in the meantime may be older than the announced one.
   if (changedPlans !== undefined) backend.planCache.take(changedPlans);
-  if (order?.mustLoad) await backend.loaded;
+  // A renewal waits for Redis, because the worker that it replaces is still serving.
+  if (reason === 'renewal') await backend.loaded;
   const server = await serveClients(settings, backend, logger, metrics, {
     notify: (event) => primary.send('happened', event),
     refusals: (id) => primary.ask('refusals', id, REFUSALS_WITHIN_MS),

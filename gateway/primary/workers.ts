@@ -4,7 +4,7 @@ import type { Logger } from '../../shared/process/logger.ts';
 import type { Stopping } from '../../shared/process/run.ts';
 import { type FoundRequests, mergeFound, type RequestQuery } from '../telemetry/recent-requests.ts';
 import type { WorkerState } from '../telemetry/state.ts';
-import type { AskedOfPrimary, AskedOfWorker, Changed, Channel, WorkerReport } from './channel.ts';
+import type { AskedOfPrimary, AskedOfWorker, Changed, Channel, Reason, WorkerReport } from './channel.ts';
 import type { WorkerEnd, WorkerProcess } from './worker-process.ts';
 
 /** Other gateways wait longer than this, so that a hanging worker does not make the whole gateway seem missing. */
@@ -144,12 +144,6 @@ export class Workers {
     }
   }
 }
-
-/**
- * Why a worker is started: it is the first in its slot, it replaces one that crashed (`replacement`), or it replaces a
- * serving one in a rolling restart (`renewal`).
- */
-export type Reason = 'first' | 'replacement' | 'renewal';
 
 interface SlotOptions {
   readonly logger: Logger;
