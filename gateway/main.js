@@ -5,7 +5,7 @@
 import module from 'node:module';
 import '../shared/process/compiled.js';
 
-// Ignores SIGHUP, which would terminate the process by default: there is nothing to reload yet.
+// Ignores SIGHUP, which would terminate the process by default. Only a primary that has started reacts to it.
 process.on('SIGHUP', () => {});
 const { asksForHelp } = await import('../shared/process/arguments.ts');
 if (asksForHelp(process.argv)) await import('./help.ts');

@@ -34,8 +34,6 @@ export async function startWorker(
   logger: Logger,
   { number }: { readonly number: number },
 ): Promise<Starting> {
-  // A closing terminal sends SIGHUP to all its processes, but only the primary may react.
-  process.on('SIGHUP', () => {});
   const clients = new Clients(
     () => opened?.planCache.ifKnown,
     undefined,
