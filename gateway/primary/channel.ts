@@ -20,12 +20,11 @@ export type Answerers<Q extends Questions<Q>> = {
   readonly [name in keyof Q]: (question: Q[name][0]) => Q[name][1] | Promise<Q[name][1]>;
 };
 
-/** The other process: `process` in a worker, a cluster.Worker in the primary. */
+/** The other process: `process` in a worker, the worker's process in the primary. */
 interface Peer {
   send?(message: object, onSent: () => void): unknown;
   on(event: 'message' | 'disconnect', listener: (message?: unknown) => void): unknown;
-  isConnected?(): boolean;
-  readonly connected?: boolean;
+  readonly connected: boolean;
 }
 
 /** A question has a name; an answer has none. */
@@ -65,7 +64,7 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
 
   /** Like `ask`, but also asks a process that has missed a deadline. Use it for questions that must be answered. */
   async insist<Name extends keyof Mine & string>(name: Name, question: Mine[Name][0], withinMs: number) {
-    if (!this.#isConnected) return undefined;
+    if (!this.#peer.connected) return undefined;
     const { promise, resolve } = Promise.withResolvers<Mine[Name][1] | undefined>();
     const number = this.#number++;
     const end = (answer: unknown) => {
@@ -87,17 +86,13 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
     this.#post([this.#number++, name, content]);
   }
 
-  get #isConnected(): boolean {
-    return this.#peer.isConnected?.() ?? this.#peer.connected === true;
-  }
-
   #post(item: Item): void {
     if (this.#outgoing.push(item) > 1) return;
     setImmediate(() => {
       const items = this.#outgoing;
       this.#outgoing = [];
       // If a message cannot be sent, the other process has exited, and its exit is handled elsewhere.
-      if (this.#isConnected) this.#peer.send?.({ items }, () => {});
+      if (this.#peer.connected) this.#peer.send?.({ items }, () => {});
     });
   }
 

@@ -106,7 +106,7 @@ export class WorkerProcess {
         this.#worker.send({ files } satisfies FilesMessage, () => {});
     });
     this.#stderr = keepErrors(this.#worker.process);
-    this.channel = new Channel<AskedOfWorker, AskedOfPrimary>(this.#worker, {
+    this.channel = new Channel<AskedOfWorker, AskedOfPrimary>(this.#worker.process, {
       ...answers,
       start: () => {
         this.#hasStarted = true;
