@@ -63,7 +63,7 @@ export function keyOwner(workers: () => readonly WorkerProcess[], open: (owner: 
   function load(worker: WorkerProcess, id: string) {
     // This `release` does not cancel another worker's pending load of the key: the storage runs loads of a key in turn,
     // so the pending load follows this one.
-    const others = () => workers().filter((other) => other !== worker && other.hasKeys);
+    const others = () => workers().filter((other) => other !== worker);
     const takeOver = () => Promise.all(others().map((other) => other.release({ id, isChanged: false })));
     return storage.load(id, takeOver).then(
       (fields) => ({ fields }),

@@ -65,8 +65,6 @@ export class WorkerProcess {
   isStopping = false;
   /** Unix time in ms. */
   readonly startedAt = Date.now();
-  /** Whether the worker has asked for a key, and may hold one. */
-  hasKeys = false;
   readonly #worker: Worker;
   readonly #stderr: ReturnType<typeof keepErrors>;
   /** Whether the worker has asked how to start. From then on it reads data that may change. */
@@ -74,6 +72,8 @@ export class WorkerProcess {
   #serves = false;
   /** Whether the worker may have connections. It can have some shortly before it reports that it is serving. */
   #listens = false;
+  /** Whether the worker has asked for a key, and may hold one. */
+  #hasKeys = false;
   /** Whether the worker was killed. A late message from a killed worker must not undo a newer change. */
   #isKilled = false;
 
@@ -117,7 +117,7 @@ export class WorkerProcess {
         return answers.report(report);
       },
       load: (id) => {
-        this.hasKeys = true;
+        this.#hasKeys = true;
         return answers.load(id);
       },
       save: (order) => !this.#isKilled && answers.save(order),
@@ -173,13 +173,13 @@ export class WorkerProcess {
 
   /** Makes the worker send the state of a key and forget the key. Resolves when the worker no longer uses the key. */
   async release(order: AskedOfWorker['release'][0]): Promise<void> {
-    if (this.hasKeys)
+    if (this.#hasKeys)
       await this.#insist('release', order, 'The worker did not release a key in time. Its last counts are lost.');
   }
 
   /** Makes the worker send all states that are not stored yet. */
   async flush(): Promise<void> {
-    if (this.hasKeys) await this.channel.ask('flush', undefined);
+    if (this.#hasKeys) await this.channel.ask('flush', undefined);
   }
 
   async #insist<Name extends 'changed' | 'release'>(
