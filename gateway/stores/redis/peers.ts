@@ -67,11 +67,19 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     noteReply();
     const id = randomBytes(12).toString('hex');
     const question = JSON.stringify({ id, content });
-    const asking = Promise.all(asked.map((gateway) => put(questionsOf(gateway), question))).then(() =>
-      collectAnswers(id, asked.length, answers, until, noteReply),
-    );
+    const askAll = async (): Promise<undefined> => {
+      await Promise.all(asked.map((gateway) => put(questionsOf(gateway), question)));
+      while (answers.size < asked.length && performance.now() < until) {
+        noteReply();
+        for (const text of await take(answersOf(id))) {
+          const { gateway, answer } = JSON.parse(text) as { gateway: string; answer: unknown };
+          answers.set(gateway, answer);
+        }
+        if (answers.size < asked.length) await sleep(ANSWER_EVERY_MS);
+      }
+    };
     const late = waited(Math.max(0, until - performance.now()));
-    const isRefused = await Promise.race([asking, late]).catch(() => true);
+    const isRefused = await Promise.race([askAll(), late]).catch(() => true);
     noteReply();
     const silent = asked.filter((gateway) => !answers.has(gateway));
     const named = [...answers].map(([gateway, answer]) => ({ gateway: nameOf(gateway), answer }));
@@ -95,23 +103,6 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     const [host = '', pid] = nameOf(gateway).split(/:(?=\d+$)/);
     const isReplaced = answered.some((one) => nameOf(one) === nameOf(gateway) && startOf(one) * 1_000 >= seenAt);
     return isReplaced || (host === hostname() && !isRunning(Number(pid)));
-  }
-
-  async function collectAnswers(
-    id: string,
-    count: number,
-    answers: Map<string, unknown>,
-    until: number,
-    noteReply: () => void,
-  ): Promise<void> {
-    while (answers.size < count && performance.now() < until) {
-      noteReply();
-      for (const text of await take(answersOf(id))) {
-        const { gateway, answer } = JSON.parse(text) as { gateway: string; answer: unknown };
-        answers.set(gateway, answer);
-      }
-      if (answers.size < count) await sleep(ANSWER_EVERY_MS);
-    }
   }
 
   async function look(): Promise<void> {
