@@ -13,8 +13,6 @@ import { checkRedis, memoryUsed } from './nodes.ts';
 import { peersOn } from './peers.ts';
 import { RedisStorage } from './storage.ts';
 
-/** Applies to a connection without its own timeout. */
-const DEFAULT_TIMEOUT_MS = 250;
 const MOVE_EVERY_MS = 250;
 
 interface RedisBackendOptions {
@@ -40,7 +38,7 @@ export function redisBackend(
   const calls = new CallCounts();
   const connectedSince = watchConnection(redis);
   const ofConnection = isCluster(redis) ? redis.options.redisOptions : redis.options;
-  const { commandTimeout: timeoutMs = DEFAULT_TIMEOUT_MS } = ofConnection ?? {};
+  const timeoutMs = ofConnection?.commandTimeout;
   const shared = isCluster(redis)
     ? new ClusterLimiter(redis, plans, { calls, timeoutMs })
     : new RedisLimiter(redis, plans, { calls, timeoutMs });
