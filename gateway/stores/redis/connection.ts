@@ -255,17 +255,13 @@ export async function connectCluster(target: RedisTarget, logger: Logger): Promi
     endWhenSilent(node);
     loadOnConnect(node);
     Object.assign(node.options, target.credentials());
-    connectSoon(node);
+    // The library connects to a node at its first command, and refuses other commands until then.
+    setImmediate(() => {
+      if (node.status === 'wait' && !node.options.readOnly) node.connect().catch(() => undefined);
+    });
   });
   await Promise.race([connectAll(cluster), sleep(target.startMs, undefined, { ref: false })]);
   return cluster;
-}
-
-/** The library connects to a node at its first command, and refuses other commands until then. */
-function connectSoon(node: Redis): void {
-  setImmediate(() => {
-    if (node.status === 'wait' && !node.options.readOnly) node.connect().catch(() => undefined);
-  });
 }
 
 async function connectAll(cluster: Cluster): Promise<void> {
