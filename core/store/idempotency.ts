@@ -6,7 +6,7 @@ import { query, queryOne, type Transaction } from './store.ts';
 const KEPT_MS = 24 * 3_600 * 1_000;
 
 /** A request that its sender may repeat. */
-export interface Repeatable {
+interface Repeatable {
   /** The key, prefixed with its caller so that callers cannot see each other's responses. */
   readonly key: string;
   /** A digest of the request, because a key is valid for one request only. */
@@ -15,7 +15,7 @@ export interface Repeatable {
   readonly now: number;
 }
 
-export interface StoredAnswer {
+interface StoredAnswer {
   readonly status: number;
   readonly json: string;
 }

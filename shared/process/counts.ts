@@ -53,7 +53,7 @@ export const positionOfStatus = (status: number): number =>
 /** A label with one value, for tables with fewer than three labels. */
 const NO_LABEL = new Label('', ['']);
 
-export interface About {
+interface About {
   readonly name: string;
   readonly help: string;
 }

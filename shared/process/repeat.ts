@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
  * Milliseconds until the next multiple of `everyMs` on the clock of this process, but at least half of `everyMs`. A
  * process then does all its periodic work at the same times, so that it wakes less often when idle.
  */
-export function untilNext(everyMs: number): number {
+function untilNext(everyMs: number): number {
   const left = everyMs - (performance.now() % everyMs);
   return left < everyMs / 2 ? left + everyMs : left;
 }
