@@ -7,13 +7,6 @@ import { run, type Starting } from '../shared/process/run.ts';
 import { type GatewaySettings, readGatewaySettings } from './config.ts';
 import { ASKS_FOR_FILES, filesOfPrimary } from './primary/last-good-files.ts';
 
-type Start = (settings: GatewaySettings, logger: Logger, process: RoleOfProcess) => Promise<Starting>;
-
-interface RoleOfProcess {
-  readonly number: number;
-  readAgain(): GatewaySettings;
-}
-
 /** The number of this worker, as passed by its primary. */
 const number = Number(process.argv[2]);
 
@@ -29,19 +22,20 @@ export const runGateway = () =>
     takeLogDescriptor(process.env);
     if (ASKS_FOR_FILES in process.env) readInstead(await filesOfPrimary());
     const settings = readGatewaySettings(process.env, cluster.isWorker ? null : process.argv.slice(2));
-    const readAgain = () => readGatewaySettings(process.env);
     const logger = createLogger('gateway', settings.LOG_LEVEL, cluster.isWorker ? number : undefined);
-    const start = await startOfRole();
-    const running = await start(settings, logger, { number, readAgain });
+    const running = await startInRole(settings, logger);
     readInstead(undefined);
     return { running, logger };
   });
 
 /** Each process loads the code of its role only. */
-async function startOfRole(): Promise<Start> {
+async function startInRole(settings: GatewaySettings, logger: Logger): Promise<Starting> {
   for (const flag of SMALL) setFlagsFromString(flag);
-  if (cluster.isPrimary) return (await import('./primary/primary.ts')).startPrimary;
+  if (cluster.isPrimary) {
+    const { startPrimary } = await import('./primary/primary.ts');
+    return await startPrimary(settings, logger, () => readGatewaySettings(process.env));
+  }
   const { startWorker } = await import('./primary/worker.ts');
   for (const flag of FAST) setFlagsFromString(flag);
-  return startWorker;
+  return await startWorker(settings, logger, number);
 }

@@ -32,7 +32,7 @@ const LOOK_EVERY_MS = 1_000;
 export async function startPrimary(
   settings: GatewaySettings,
   logger: Logger,
-  { readAgain }: { readonly readAgain: () => GatewaySettings },
+  readAgain: () => GatewaySettings,
 ): Promise<Starting> {
   const begun = Promise.withResolvers<Workers>();
   process.on('SIGHUP', () => void begun.promise.then((workers) => workers.renew()));

@@ -29,11 +29,7 @@ const REPLACED_WITHIN_MS = 250;
  * A worker: serves clients on the port that all workers share. Operators connect to the primary.
  * @param number the worker's number
  */
-export async function startWorker(
-  settings: GatewaySettings,
-  logger: Logger,
-  { number }: { readonly number: number },
-): Promise<Starting> {
+export async function startWorker(settings: GatewaySettings, logger: Logger, number: number): Promise<Starting> {
   const clients = new Clients(
     () => opened?.planCache.ifKnown,
     undefined,
