@@ -18,6 +18,12 @@ export const CTL = 'ctl';
 
 type Ask<T> = (path: string) => Promise<T>;
 
+/** Adds the author and the reason of a change to its path, for the audit log. A named token already has a name. */
+export function withWho(path: string, author: string | undefined, reason: string | undefined): string {
+  const said = new URLSearchParams({ ...(author !== undefined && { author }), ...(reason && { reason }) });
+  return said.size === 0 ? path : `${path}${path.includes('?') ? '&' : '?'}${said}`;
+}
+
 /** One part of a paged response. `next` is undefined in the last one. */
 export interface Part {
   readonly next?: string | undefined;

@@ -1,6 +1,6 @@
 import { userInfo } from 'node:os';
 import { createInterface } from 'node:readline/promises';
-import { type Part, partsOf, searchText } from '../clients.ts';
+import { type Part, partsOf, searchText, withWho } from '../clients.ts';
 import { AdminError, type AdminReply, type AdminRequest, exchange, findAdmin } from './admin-client.ts';
 
 /** The context of a command: it calls the gateway, prints, and prompts the operator. */
@@ -24,7 +24,10 @@ export class Session {
 
   /** @throws {AdminError} if the gateway refuses the call, or does not respond */
   async exchange(request: AdminRequest): Promise<AdminReply> {
-    const reply = await exchange(await findAdmin(this.#environment), this.#withWho(request));
+    const { author, reason } = this.options;
+    const isChange = request.method !== 'GET' && !request.isTrial;
+    const path = isChange ? withWho(request.path, author ?? operator(), reason) : request.path;
+    const reply = await exchange(await findAdmin(this.#environment), { ...request, path });
     if (reply.warning !== undefined) this.printNote(`Note: ${reply.warning}`);
     return reply;
   }
@@ -37,14 +40,6 @@ export class Session {
 
   parts<T extends Part>(path: string, asked?: Readonly<Record<string, string>>): AsyncGenerator<T> {
     return partsOf<T>(this.get, path, asked);
-  }
-
-  /** Adds who makes a change, and why. A named token already identifies its owner. */
-  #withWho(request: AdminRequest): AdminRequest {
-    if (request.method === 'GET' || request.isTrial) return request;
-    const { author = operator(), reason } = this.options;
-    const query = new URLSearchParams({ author, ...(reason && { reason }) });
-    return { ...request, path: `${request.path}${request.path.includes('?') ? '&' : '?'}${query}` };
   }
 
   /** Whether output and errors are JSON. A command that cannot be parsed has no options, so this reads the arguments. */

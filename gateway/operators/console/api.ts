@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { CallerAnswer } from '../api/answers.ts';
+import { withWho } from '../clients.ts';
 
 /**
  * The client of the admin API: calls, polling, and the state of the gateway as its responses show it. The operator's
@@ -80,7 +81,8 @@ export async function callApi<T = unknown>(
   if (ifMatch) headers['If-Match'] = ifMatch;
   const sent = body === undefined ? {} : { body: JSON.stringify(body) };
   const isChange = method !== 'GET' && !isTrial;
-  const { response, text } = await ask(isChange ? saying(path, reason) : path, { method, headers, ...sent });
+  const target = isChange ? withWho(path, author() || undefined, reason) : path;
+  const { response, text } = await ask(target, { method, headers, ...sent });
   const value = read(text);
   const { ok, status, headers: received } = response;
   const fault = ok
@@ -95,12 +97,6 @@ export async function callApi<T = unknown>(
 }
 
 export const bodyOf = async <T>(path: string): Promise<T> => (await callApi<T>('GET', path)).body;
-
-/** Adds the author and the reason of a change to its path, for the audit log. */
-function saying(path: string, reason: string | undefined): string {
-  const said = new URLSearchParams({ ...(author() && { author: author() }), ...(reason && { reason }) });
-  return said.size === 0 ? path : `${path}${path.includes('?') ? '&' : '?'}${said}`;
-}
 
 /** The browser stores nothing, and no cookie is sent. */
 async function ask(path: string, request: RequestInit): Promise<{ response: Response; text: string }> {
