@@ -67,23 +67,8 @@ export interface Operation {
   readonly 'x-try-it-out'?: false;
 }
 
-export interface Document {
-  readonly openapi: '3.1.0';
-  readonly info: Readonly<Record<string, unknown>>;
-  readonly servers: readonly { readonly url: string; readonly description: string }[];
-  readonly security: readonly Readonly<Record<string, readonly string[]>>[];
-  readonly tags: readonly { readonly name: string; readonly description: string }[];
-  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
-  readonly components: {
-    readonly schemas: Readonly<Record<string, Schema>>;
-    readonly headers: Readonly<Record<string, Header>>;
-    readonly parameters: Readonly<Record<string, Parameter>>;
-    readonly responses: Readonly<Record<string, Response>>;
-    readonly securitySchemes: Readonly<Record<string, unknown>>;
-  };
-  /** Responses to an unknown path or method. */
-  readonly 'x-no-operation': Responses;
-}
+/** Operations by path and method. */
+export type Paths = Record<string, Record<string, Operation>>;
 
 export const refTo = (kind: string, name: string): Ref => ({ $ref: `#/components/${kind}/${name}` });
 

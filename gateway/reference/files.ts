@@ -6,16 +6,8 @@ import { ERRORS } from '../../shared/http/errors.ts';
 import { PLAN_NAMES, type PlanTable } from '../limiter/plans.ts';
 import { usualBanAfter } from '../limiter/refusals.ts';
 import { etagOf, safetyHeaders } from '../static-file.ts';
-import {
-  type Document,
-  type Operation,
-  type Parameter,
-  type Ref,
-  type Response,
-  resolved,
-  type Schema,
-} from './document.ts';
-import { describeApi } from './openapi.ts';
+import { type Operation, type Parameter, type Ref, type Response, resolved, type Schema } from './document.ts';
+import { type Document, describeApi } from './openapi.ts';
 import { API } from './operations.ts';
 
 /**

@@ -2,7 +2,6 @@ import { type GatewayRoute, ROUTES } from '../routes.ts';
 import {
   ALLOW,
   type CodeSample,
-  type Document,
   deprecationHeaders,
   ERROR_RESPONSES,
   type ErrorResponse,
@@ -12,6 +11,7 @@ import {
   type Header,
   type Operation,
   type Parameter,
+  type Paths,
   type Ref,
   type Response,
   type Responses,
@@ -36,8 +36,15 @@ times its limit, without a pause, is banned. \`GET /limits\` returns the limits 
 **HEAD** works wherever GET does, with the same headers and no body.`;
 
 /** Generates the description of the public API from the route table, the core's schemas and the error table. */
-export function describeApi(): Document {
+export function describeApi() {
   const shared = [...ERROR_RESPONSES].filter(([status]) => !NO_OPERATION.includes(status));
+  /** Responses to an unknown path or method. */
+  const noOperation: Responses = {
+    // The response to OPTIONS on every operation's path, and on `*`.
+    204: { description: 'The methods of the path.', headers: { ...EVERYWHERE, Allow: ALLOW } },
+    ...errorsOf(COMMON_ERRORS),
+    ...Object.fromEntries(NO_OPERATION.map((status) => [status, errorOf(status).response])),
+  };
   return {
     openapi: '3.1.0',
     info: { ...API, description: DESCRIPTION },
@@ -54,20 +61,17 @@ export function describeApi(): Document {
         apiKey: { type: 'http', scheme: 'bearer', bearerFormat: 'API key', description: 'Your key.' },
       },
     },
-    'x-no-operation': {
-      // The response to OPTIONS on every operation's path, and on `*`.
-      204: { description: 'The methods of the path.', headers: { ...EVERYWHERE, Allow: ALLOW } },
-      ...errorsOf(COMMON_ERRORS),
-      ...Object.fromEntries(NO_OPERATION.map((status) => [status, errorOf(status).response])),
-    },
+    'x-no-operation': noOperation,
   };
 }
+
+export type Document = ReturnType<typeof describeApi>;
 
 /** The errors for an unknown path or method. No operation refers to their shared responses. */
 const NO_OPERATION = [404, 405];
 
-function paths(): Document['paths'] {
-  const made: Record<string, Record<string, Operation>> = {};
+function paths(): Paths {
+  const made: Paths = {};
   for (const route of ROUTES) {
     if (!route.path.startsWith(`${PREFIX}/`)) throw new Error(`${route.path} must begin with ${PREFIX}/.`);
     const path = route.path.slice(PREFIX.length);

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { RequestsAnswer } from '../../gateway/operators/api/answers.ts';
 import { describeOperations } from '../../gateway/operators/api/openapi.ts';
 import { ROUTES } from '../../gateway/operators/api/routes.ts';
-import type { Document } from '../../gateway/reference/document.ts';
+import type { Document } from '../../gateway/reference/openapi.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { knowServices } from '../support/described-answers.ts';

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Document } from '../../gateway/reference/document.ts';
-import { describeApi } from '../../gateway/reference/openapi.ts';
+import { type Document, describeApi } from '../../gateway/reference/openapi.ts';
 import { schemas } from '../../gateway/reference/schemas.ts';
 import { parseJson } from '../../shared/schemas/json.ts';
 import { NewPet } from '../../shared/schemas/pet.ts';

@@ -2,7 +2,7 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSyn
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
-import type { Document } from '../../gateway/reference/document.ts';
+import type { Document } from '../../gateway/reference/openapi.ts';
 import { ctlWith } from '../support/ctl.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { describeOperations } from '../../gateway/operators/api/openapi.ts';
 import { ROUTES as OPERATIONS } from '../../gateway/operators/api/routes.ts';
-import type { Document, Header, Ref, Response, Responses } from '../../gateway/reference/document.ts';
+import type { Header, Paths, Ref, Response, Responses } from '../../gateway/reference/document.ts';
 import { describeApi } from '../../gateway/reference/openapi.ts';
 import { createRouter } from '../../shared/http/service.ts';
 import { schemaValidator } from './json-schema.ts';
@@ -33,7 +33,7 @@ const TRANSPORT = new Set([
 const ajv = schemaValidator();
 
 /** Reads a description and makes its references absolute, so that they also resolve outside the document. */
-function readDocument<D extends Pick<Document, 'paths'>>(document: D, id: string, prefix: string) {
+function readDocument<D extends { readonly paths: Paths }>(document: D, id: string, prefix: string) {
   const api = JSON.parse(JSON.stringify(document).replaceAll('"#/', `"${id}#/`)) as D;
   ajv.addSchema(api, id);
   const operations = Object.entries(api.paths).flatMap(([path, methods]) =>

@@ -1,12 +1,12 @@
 import { z } from 'zod';
 import { ALL_ERRORS, type AnyErrorCode } from '../../../shared/http/errors.ts';
 import {
-  type Document,
   errorResponses,
   HEADERS,
   type Header,
   type Operation,
   type Parameter,
+  type Paths,
   refsTo,
   refTo,
   type Schema,
@@ -100,11 +100,15 @@ const ANSWERS = Object.entries<unknown>(answers).filter(
 );
 
 /** Schemas are named after the exports of answers.ts, and those of request bodies after their operations. */
-export function describeOperations(routes: readonly AdminRoute[]): Omit<Document, 'x-no-operation'> {
+export function describeOperations(routes: readonly AdminRoute[]) {
   const bodies = routes.flatMap(({ name, body }) => (body === undefined ? [] : [[bodyName(name), body] as const]));
   const used = [...new Set(routes.map(({ path }) => tagOf(path)))];
-  const paths: Record<string, Record<string, Operation>> = {};
-  const schemas = { ...schemasOf(ANSWERS, 'output'), ...schemasOf(bodies, 'input'), Error: errorSchema(CODES) };
+  const paths: Paths = {};
+  const schemas: Readonly<Record<string, Schema>> = {
+    ...schemasOf(ANSWERS, 'output'),
+    ...schemasOf(bodies, 'input'),
+    Error: errorSchema(CODES),
+  };
   for (const route of routes)
     paths[route.path] = { ...paths[route.path], [route.method.toLowerCase()]: operationOf(route) };
   return {
