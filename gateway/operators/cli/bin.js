@@ -11,7 +11,7 @@ import module, { createRequire } from 'node:module';
 const require = createRequire(import.meta.url);
 const wanted = require('../../../package.json').engines.node.replace('>=', '');
 
-if (isAtLeast(process.versions.node, wanted)) {
+if (process.versions.node.localeCompare(wanted, 'en', { numeric: true }) >= 0) {
   if (import.meta.url.includes('/node_modules/')) stripTypesInPackages();
   import('./main.js');
 } else {
@@ -23,12 +23,6 @@ if (isAtLeast(process.versions.node, wanted)) {
     const { status } = spawnSync(own, process.argv.slice(1), { stdio: 'inherit' });
     process.exitCode = status === null ? 1 : status;
   }
-}
-
-function isAtLeast(version, minimum) {
-  const [have, need] = [version, minimum].map((text) => text.split('.').map(Number));
-  const at = need.findIndex((number, index) => number !== have[index]);
-  return at === -1 || have[at] > need[at];
 }
 
 /**

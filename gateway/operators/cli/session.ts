@@ -5,12 +5,8 @@ import { AdminError, type AdminReply, type AdminRequest, exchange, findAdmin } f
 
 /** The context of a command: it calls the gateway, prints, and prompts the operator. */
 
+/** The exit codes. A command that has printed its output sets `process.exitCode`; other faults are thrown. */
 export const EXIT = { done: 0, fault: 1, usage: 2, notFound: 3, conflict: 4, notConfirmed: 5 } as const;
-
-/** Sets the exit code of a command that has printed its output. */
-export function endWith(code: (typeof EXIT)[keyof typeof EXIT]): void {
-  process.exitCode = code;
-}
 
 export class Session {
   readonly #environment: NodeJS.ProcessEnv;

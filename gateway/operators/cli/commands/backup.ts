@@ -6,7 +6,7 @@ import type { ActivityAnswer, BackupAnswer } from '../../api/answers.ts';
 import { firstFilled } from '../../clients.ts';
 import { AdminError } from '../admin-client.ts';
 import type { Command } from '../command.ts';
-import { EXIT, endWith, type Session } from '../session.ts';
+import { EXIT, type Session } from '../session.ts';
 import { harmless } from '../text.ts';
 
 /** Adds `backup`. Each page is written as it arrives. */
@@ -47,7 +47,8 @@ Examples:
       if (session.isJson) session.printNote(JSON.stringify({ keys, leftOut }));
       if (leftOut > 0) {
         session.printNote(`Keys left out of this backup: ${leftOut}. Fix them, or issue new ones.`);
-        return endWith(EXIT.fault);
+        process.exitCode = EXIT.fault;
+        return;
       }
       // The backup is complete, whether the gateway records it or not.
       const onFault = ({ message }: Error) => session.printNote(`The gateway could not record this backup: ${message}`);

@@ -1,6 +1,6 @@
 import type { CheckResult, DoctorAnswer } from '../../api/answers.ts';
 import type { Command } from '../command.ts';
-import { EXIT, endWith, type Session } from '../session.ts';
+import { EXIT, type Session } from '../session.ts';
 import { colour, harmless, type Style, timeText } from '../text.ts';
 
 const STYLES: Record<CheckResult['status'], Style> = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' };
@@ -18,7 +18,7 @@ export function add(program: Command, session: Session): void {
       const request = { method: 'GET', path: '/doctor', withinMs: ANSWER_WITHIN_MS } as const;
       const { findings } = (await session.exchange(request)).body as DoctorAnswer;
       session.print({ findings }, () => describe(findings));
-      if (findings.some(({ status }) => status === 'fault' || status === 'unknown')) endWith(EXIT.fault);
+      if (findings.some(({ status }) => status === 'fault' || status === 'unknown')) process.exitCode = EXIT.fault;
     });
 }
 

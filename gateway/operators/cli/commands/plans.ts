@@ -27,7 +27,7 @@ import {
   warningsOf,
   withGiven,
 } from '../plan-file.ts';
-import { EXIT, endWith, operator, type Session } from '../session.ts';
+import { EXIT, operator, type Session } from '../session.ts';
 import { type Column, harmless, table, timeText } from '../text.ts';
 import { limit, orNull, planNumber } from '../values.ts';
 
@@ -146,7 +146,7 @@ Example:
       noteLeftOut(session, wanted);
       const shown = drift.map(({ field, from, to }) => ({ field, from, to }));
       session.print({ drift: shown }, () => (shown.length === 0 ? AS_IN_FILE : describeChanges(shown, process.stdout)));
-      if (drift.length > 0) endWith(EXIT.conflict);
+      if (drift.length > 0) process.exitCode = EXIT.conflict;
     });
 
   const apply = withAuthor(

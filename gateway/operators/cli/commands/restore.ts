@@ -1,7 +1,7 @@
 import type { BackedUpKey } from '../../../stores/keys.ts';
 import type { RestoreAnswer } from '../../api/answers.ts';
 import type { Command } from '../command.ts';
-import { EXIT, endWith, type Session } from '../session.ts';
+import { EXIT, type Session } from '../session.ts';
 import { harmless } from '../text.ts';
 import { type Line, linesOf, readHeader, readLine } from './backup.ts';
 
@@ -46,7 +46,8 @@ Examples:
           const note = isWhole ? 'Nothing was restored.' : 'The backup is incomplete. Nothing was restored.';
           const nothing = { restored: 0, present: 0, revoked: 0, rejected, faults, isWhole: false };
           session.print(nothing, () => [...notTaken(nothing), note].map(harmless).join('\n'));
-          return endWith(EXIT.fault);
+          process.exitCode = EXIT.fault;
+          return;
         }
       }
       const done = await restoreAll(session, header, strict ? kept : input, { anyAge, dryRun: false });
@@ -55,7 +56,7 @@ Examples:
       if (end === undefined)
         session.printNote('The backup was cut off: its last line is missing. The lines before it were restored.');
       else if (!done.isWhole) session.printNote(`The backup had ${end} keys, but the file has ${keys}.`);
-      if (!done.isWhole || done.rejected > 0) endWith(EXIT.fault);
+      if (!done.isWhole || done.rejected > 0) process.exitCode = EXIT.fault;
     });
 }
 
