@@ -72,8 +72,6 @@ export function count(text: string): number {
   return Number(text);
 }
 
-const TYPED_UNITS = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
-
 /**
  * Reads a duration in seconds, typed as 90s, 15m, 24h or 7d. Only 0 needs no unit.
  * @throws {InvalidArgumentError} for anything else
@@ -83,7 +81,7 @@ export function seconds(text: string): number {
   if (digits === undefined) throw new InvalidArgumentError('It must be a duration, such as 90s, 15m, 24h or 7d.');
   if (unit === '' && Number(digits) > 0)
     throw new InvalidArgumentError(`It needs a unit: ${digits}s, ${digits}m, ${digits}h or ${digits}d.`);
-  return Number(digits) * TYPED_UNITS[(unit || 's') as keyof typeof TYPED_UNITS];
+  return Number(digits) * (UNITS.find(({ name }) => name.startsWith(unit || 's'))?.unit ?? 1);
 }
 
 /** Formats a duration in the largest unit that divides it without a remainder, such as `36 hours`. */

@@ -24,7 +24,7 @@ import {
   When,
 } from './parts.ts';
 import type { Route } from './router.ts';
-import { counted, number, planInWords, runningBan, stateInWords } from './words.ts';
+import { counted, number, planInWords, runningBan, upperFirst } from './words.ts';
 
 /** The pages that list keys: all keys, banned keys, and usage. */
 
@@ -37,7 +37,7 @@ const SPECS: readonly FilterSpec[] = [
   { name: 'name', label: 'Name contains' },
   { name: 'tag', label: 'Tag', placeholder: 'customer:acme' },
   { name: 'plan', label: 'Plan', options: PLAN_NAMES.map((plan) => [plan, planInWords(plan)] as const) },
-  { name: 'state', label: 'State', options: STATES.map((state) => [state, stateInWords(state)] as const) },
+  { name: 'state', label: 'State', options: STATES.map((state) => [state, upperFirst(state)] as const) },
   {
     name: 'near',
     label: 'Day limit used',

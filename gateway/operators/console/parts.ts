@@ -8,7 +8,7 @@ import { type Part, placeIn, searchText, tooSmallInWords } from '../clients.ts';
 import { currentCaller, keptToken, refresh } from './api.ts';
 import { addressOf } from './page-names.ts';
 import { navigate, type Route } from './router.ts';
-import { clock, exactTime, number, percent, relative, runningBan, stateInWords, toIso, toLocal } from './words.ts';
+import { clock, exactTime, number, percent, relative, runningBan, toIso, toLocal, upperFirst } from './words.ts';
 
 /** The building blocks of pages: markup, small parts, tables, messages, buttons for changes, filters and downloads. */
 
@@ -34,7 +34,7 @@ export const TagChips = ({ tags }: { tags: Tags | undefined }) =>
   )}</span>`;
 
 export const State = ({ state }: { state: string }) =>
-  html`<span class=${`badge ${state}`}>${stateInWords(state)}</span>`;
+  html`<span class=${`badge ${state}`}>${upperFirst(state)}</span>`;
 
 /** Shows the state of a key, with a note if it is banned or its limits are too low. */
 export const StateOf = (key: KeyView) =>

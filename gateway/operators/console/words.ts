@@ -8,7 +8,6 @@ const lowerFirst = (text: string): string => text.charAt(0).toLowerCase() + text
 export const upperFirst = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 export const planInWords = upperFirst;
-export const stateInWords = upperFirst;
 
 /** Returns the label of a plan's field. */
 export const fieldInWords = (field: string): string => PLAN_FIELDS[field as PlanField]?.label ?? field;
