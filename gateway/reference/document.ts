@@ -190,11 +190,6 @@ export function deprecationHeaders(flat: readonly string[], required: boolean): 
   return Object.fromEntries(headers);
 }
 
-export interface ErrorResponse {
-  readonly name: string;
-  readonly response: Response;
-}
-
 const HEADERS_OF: Readonly<Record<number, Response['headers']>> = {
   401: refsTo(['WWW-Authenticate']),
   // RFC 6750 §3.1.
@@ -229,12 +224,12 @@ export const ERROR_RESPONSES = errorResponses(Object.keys(ERRORS) as AnyErrorCod
 export function errorResponses(
   codes: readonly AnyErrorCode[],
   headersOf: (status: number) => Response['headers'],
-): ReadonlyMap<number, ErrorResponse> {
+): ReadonlyMap<number, ReturnType<typeof errorResponse>> {
   const byStatus = Map.groupBy(codes, (code) => ALL_ERRORS[code].status);
   return new Map([...byStatus].map(([status, those]) => [status, errorResponse(status, those, headersOf(status))]));
 }
 
-function errorResponse(status: number, codes: readonly AnyErrorCode[], headers: Response['headers']): ErrorResponse {
+function errorResponse(status: number, codes: readonly AnyErrorCode[], headers: Response['headers']) {
   const examples = codes.map((code) => [code, { value: { code, message: ALL_ERRORS[code].message, status } }]);
   // The types are explicit, because a generator may mistake a constant without a type for a string.
   const narrowed = {

@@ -4,7 +4,6 @@ import {
   type CodeSample,
   deprecationHeaders,
   ERROR_RESPONSES,
-  type ErrorResponse,
   EVERYWHERE,
   HEADERS,
   HELP,
@@ -112,7 +111,7 @@ function responsesOf({ deprecation, scope }: GatewayRoute, { success, errors = [
 const errorsOf = (statuses: readonly number[]): Responses =>
   Object.fromEntries(statuses.map((status) => [status, refTo('responses', errorOf(status).name)]));
 
-function errorOf(status: number): ErrorResponse {
+function errorOf(status: number) {
   const error = ERROR_RESPONSES.get(status);
   if (error === undefined) throw new Error(`No error has the status ${status}.`);
   return error;

@@ -148,24 +148,20 @@ export function readAnswer<S extends z.ZodType>(schema: S, answer: StoreAnswer):
   }
 }
 
-interface Limit {
-  readonly signal: AbortSignal;
-  /** The deadline, by `performance.now()`. */
-  readonly endsAt: number;
-  end(): void;
-}
-
 /** Combines a timeout with the caller's signal. AbortSignal.timeout would hold each call's memory until it fires. */
-function startLimit(timeoutMs: number, signal: AbortSignal | undefined): Limit {
+function startLimit(timeoutMs: number, signal: AbortSignal | undefined) {
   const clock = new AbortController();
   const onTime = () => clock.abort(new DOMException(`No response within ${timeoutMs} ms.`, 'TimeoutError'));
   const timer = setTimeout(onTime, Math.min(timeoutMs, LONGEST_TIMER_MS));
   return {
     signal: AbortSignal.any(signal === undefined ? [clock.signal] : [clock.signal, signal]),
+    /** The deadline, by `performance.now()`. */
     endsAt: performance.now() + timeoutMs,
     end: () => clearTimeout(timer),
   };
 }
+
+type Limit = ReturnType<typeof startLimit>;
 
 /** Makes up to three attempts. Throws the last fault at once if the next attempt would begin after the timeout. */
 async function repeatWhereSafe<T>(method: string, { signal, endsAt }: Limit, once: () => Promise<T>): Promise<T> {

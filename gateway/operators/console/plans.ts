@@ -101,15 +101,12 @@ const What = ({ action, changes }: PlanChangeView) => html`
   <${Changes} changes=${changes} />
 `;
 
-interface Seen {
-  readonly values: Plan;
-  readonly etag: string | null;
-}
-
-async function readPlan(plan: PlanName): Promise<Seen> {
+async function readPlan(plan: PlanName) {
   const { body, etag } = await callApi<PlanTable>('GET', '/plans');
   return { values: body[plan], etag };
 }
+
+type Seen = Awaited<ReturnType<typeof readPlan>>;
 
 const textOf = (values: Plan, field: PlanField): string => String(valueIn(values, field) ?? '');
 
