@@ -62,24 +62,17 @@ export interface AdminRequest {
   readonly withinMs?: number;
 }
 
-export interface AdminReply {
-  /** Undefined if the response has no body. */
-  readonly body: unknown;
-  readonly etag: string | undefined;
-  /** The text of a warning about a change that was made. */
-  readonly warning: string | undefined;
-}
-
 const ANSWER_WITHIN_MS = 30_000;
 
 /**
  * Makes one call to the admin API.
+ * @returns the body, undefined if there is none, its ETag, and the text of a warning about a change that was made
  * @throws {AdminError} with the listener's message, or if there was no response
  */
 export async function exchange(
   admin: AdminAddress,
   { method, path, body, ifMatch, withinMs = ANSWER_WITHIN_MS }: AdminRequest,
-): Promise<AdminReply> {
+) {
   const response = await request(admin.url + path, {
     method,
     headers: {

@@ -1,7 +1,7 @@
 import { userInfo } from 'node:os';
 import { createInterface } from 'node:readline/promises';
 import { type Part, partsOf, searchText, withWho } from '../clients.ts';
-import { AdminError, type AdminReply, type AdminRequest, exchange, findAdmin } from './admin-client.ts';
+import { AdminError, type AdminRequest, exchange, findAdmin } from './admin-client.ts';
 
 /** The context of a command: it calls the gateway, prints, and prompts the operator. */
 
@@ -19,7 +19,7 @@ export class Session {
   options: { readonly yes?: true; readonly author?: string; readonly reason?: string } = {};
 
   /** @throws {AdminError} if the gateway refuses the call, or does not respond */
-  async exchange(request: AdminRequest): Promise<AdminReply> {
+  async exchange(request: AdminRequest) {
     const { author, reason } = this.options;
     const isChange = request.method !== 'GET' && !request.isTrial;
     const path = isChange ? withWho(request.path, author ?? operator(), reason) : request.path;
