@@ -121,30 +121,29 @@ const IN_USE = `${inUse.host}: another program uses this address. Stop it, or se
 const NO_NAME = '999.1.1.1: this name does not resolve. Set';
 const NO_ADDRESS = '203.0.113.9: this machine has no such address. Set';
 
-test.for([
-  ['core/main.ts', 'PORT', inUse.port, IN_USE],
-  ['gateway/main.ts', 'PORT', inUse.port, IN_USE],
-  ['gateway/main.ts', 'ADMIN_PORT', inUse.port, IN_USE],
-  ['core/main.ts', 'HOST', '999.1.1.1', NO_NAME],
-  ['gateway/main.ts', 'HOST', '999.1.1.1', NO_NAME],
-  ['gateway/main.ts', 'ADMIN_HOST', '999.1.1.1', NO_NAME],
-  ['gateway/main.ts', 'ADMIN_HOST', '203.0.113.9', NO_ADDRESS],
-] as const)(
-  '%s reports the unusable %s=%s in a readable message that names the setting',
-  async ([main, name, value, fault]) => {
-    const DATA_DIR = await temporaryFolder();
-    const environment = {
-      ...{ PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, DATA_DIR, DATABASE_URL: `sqlite:${DATA_DIR}/a.db` },
-      [name]: value,
-    };
-    const remedy = `${name} to ${name.endsWith('PORT') ? 'a free port' : 'an address of this machine'}.`;
-    expect(await startProcess(process.execPath, [main], environment).ended).toEqual({
-      code: 1,
-      out: '',
-      err: `Cannot listen on ${fault} ${remedy}\n`,
-    });
-  },
-);
+test.for<[main: string, settings: Record<string, string>, ...faults: string[]]>([
+  ['core/main.ts', { PORT: inUse.port }, `${IN_USE} PORT to a free port`],
+  ['core/main.ts', { HOST: '999.1.1.1' }, `${NO_NAME} HOST to an address of this machine`],
+  ['gateway/main.ts', { PORT: inUse.port }, `${IN_USE} PORT to a free port`],
+  [
+    'gateway/main.ts',
+    { HOST: '999.1.1.1', PORT: inUse.port, ADMIN_PORT: inUse.port },
+    `${NO_NAME} HOST to an address of this machine`,
+    `${IN_USE} ADMIN_PORT to a free port`,
+  ],
+  ['gateway/main.ts', { ADMIN_HOST: '203.0.113.9' }, `${NO_ADDRESS} ADMIN_HOST to an address of this machine`],
+])('%s reports the unusable %j in a readable message that names the setting', async ([main, settings, ...faults]) => {
+  const DATA_DIR = await temporaryFolder();
+  const environment = {
+    ...{ PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, DATA_DIR, DATABASE_URL: `sqlite:${DATA_DIR}/a.db` },
+    ...settings,
+  };
+  expect(await startProcess(process.execPath, [main], environment).ended).toEqual({
+    code: 1,
+    out: '',
+    err: faults.map((fault) => `Cannot listen on ${fault}.\n`).join(''),
+  });
+});
 
 test('unset and empty settings have their default values', () => {
   const defaults = { HOST: '127.0.0.1', PORT: 8080, CORE_URL: ['http://127.0.0.1:7001'], REDIS_TIMEOUT_MS: 250 };
@@ -353,20 +352,14 @@ test('gateway and core do not report each other’s settings, which npm start pa
 });
 
 test.for([
-  ['gateway/main.ts', GatewaySettings.shape],
-  ['core/main.ts', CoreSettings.shape],
-  ['deploy/local.ts', LOCAL_PROGRAM.settings],
+  ['gateway/main.ts', '--help', GatewaySettings.shape],
+  ['core/main.ts', '-h', CoreSettings.shape],
+  ['deploy/local.ts', '--help', LOCAL_PROGRAM.settings],
 ] as const)(
-  '%s with --help or -h prints usage and settings but starts nothing, even with invalid settings and arguments',
-  async ([main, shape]) => {
-    const [{ out, ...how }, short] = await Promise.all([
-      notStarted([main, '--prot', '--help']),
-      notStarted([main, '--prot', '-h']),
-    ]);
-    expect([how, short]).toEqual([
-      { code: 0, err: '', started: false },
-      { out, ...how },
-    ]);
+  '%s with %s prints usage and settings but starts nothing, even with invalid settings and arguments',
+  async ([main, help, shape]) => {
+    const { out, ...how } = await notStarted([main, '--prot', help]);
+    expect(how).toEqual({ code: 0, err: '', started: false });
     expect(out).toMatch(/^Usage: /m);
     const rows = [...out.matchAll(/^([A-Z_]+) +(\S+) +\S/gm)].map(([, name, defaultValue]) => [name, defaultValue]);
     expect(rows).toEqual(settingRows(shape).map(([name, defaultValue]) => [name, defaultValue]));
