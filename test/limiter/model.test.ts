@@ -24,7 +24,7 @@ import { thoroughly } from '../support/thorough.ts';
 const { url } = await emptyDatabase();
 const { redis } = await redisUnderTest(url);
 /** Made with the same seeds in each run, which cover every rule. */
-const COVERING = 60_000;
+const COVERING = thoroughly(60_000, 31_000);
 const DECISIONS = COVERING + thoroughly(100_000, 0);
 const A_WORLD = 400;
 

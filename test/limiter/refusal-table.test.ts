@@ -54,7 +54,7 @@ const HABITS = [{}, { clockErrorSeconds: 0.9 }, { hurrySeconds: 0.9 }, { jitter:
 const FLEETS = [60, 300, 1_000].flatMap((limit) =>
   [2, 3, 5, 10, 30, 60, 100, 200, 300, 1_000].flatMap((workers) => HABITS.map((habit) => ({ limit, workers, habit }))),
 );
-const fleets = FLEETS.filter((_, at) => at % thoroughly(3, 7) === 0);
+const fleets = FLEETS.filter((_, at) => at % thoroughly(3, 13) === 0);
 
 describe('fleets whose workers respect Retry-After', () => {
   test.for(fleets)(
@@ -172,19 +172,17 @@ describe('apps of 200 users', () => {
 });
 
 describe('a client that ignores Retry-After', () => {
-  test.for([60, 600])(
-    'is never banned and gets the full rate at up to nine times %d requests a minute',
-    async (limit) => {
-      for (const times of [1.1, 2, 8, 9]) {
-        const outcomes = { admitted: 0, refused: 0, banned: 0 };
-        const decideAt = keyOf(limit, EMPTY);
-        for (const at of evenly(times * limit, HOUR))
-          outcomes[(await decideAt(at)).outcome as keyof typeof outcomes] += 1;
-        expect(outcomes.banned, `${times} times`).toBe(0);
-        expect(outcomes.admitted).toBeGreaterThanOrEqual(60 * limit - 1);
-      }
-    },
-  );
+  test('is never banned and gets the full rate at up to nine times its limit', async () => {
+    const limit = 60;
+    for (const times of [1.1, 2, 8, 9]) {
+      const outcomes = { admitted: 0, refused: 0, banned: 0 };
+      const decideAt = keyOf(limit, EMPTY);
+      for (const at of evenly(times * limit, HOUR))
+        outcomes[(await decideAt(at)).outcome as keyof typeof outcomes] += 1;
+      expect(outcomes.banned, `${times} times`).toBe(0);
+      expect(outcomes.admitted).toBeGreaterThanOrEqual(60 * limit - 1);
+    }
+  });
 
   // At n times the limit, the bucket lasts 60/(n - 1) s. From then on, n - 1 of n requests are refused while eight
   // strikes expire, so the strikes reach five times the minute limit after 5·60/(n - 9) s. The ban follows 30 s later.

@@ -121,8 +121,8 @@ async function happens(
 }
 
 test.for([
-  ['the embedded limiter', memoryFleet, thoroughly(60, 30)],
-  ['three gateways on one Redis', redisFleet, thoroughly(40, 20)],
+  ['the embedded limiter', memoryFleet, thoroughly(60, 12)],
+  ['three gateways on one Redis', redisFleet, thoroughly(40, 8)],
 ] as const)(
   '%s: usage by minute and by day equals what clients saw, across days and after a key is revoked',
   async ([, makeFleet, numRuns]) => {

@@ -7,6 +7,7 @@ import { leastRefused } from '../../gateway/limiter/estimates.ts';
 import { countsOf, type KeyEntry } from '../../gateway/limiter/key-record.ts';
 import { BEGIN, type LimiterUnderTest, memoryUnderTest, redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
+import { thoroughly } from '../support/thorough.ts';
 
 const { url } = await emptyDatabase();
 const START = BEGIN - (BEGIN % MINUTE);
@@ -66,8 +67,8 @@ async function ticksToWait(under: LimiterUnderTest, { id }: Credential): Promise
 }
 
 describe.for([
-  ['the embedded limiter', memoryUnderTest, 100],
-  ['decide.lua', () => redisUnderTest(url), 60],
+  ['the embedded limiter', memoryUnderTest, thoroughly(100, 25)],
+  ['decide.lua', () => redisUnderTest(url), thoroughly(60, 15)],
 ] as const)('%s', ([, open, numRuns]) => {
   test('refuses at least as many requests as a trial reports, and exactly as many in the best case', async () => {
     const under = await open();
