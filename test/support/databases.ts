@@ -5,11 +5,11 @@ import { PostgresStore } from '../../core/store/postgres.ts';
 import { SqliteStore } from '../../core/store/sqlite.ts';
 import type { Store } from '../../core/store/store.ts';
 import { cleanUp } from './clean-up.ts';
-import { temporaryFolder } from './stack.ts';
+import { databaseFolder } from './stack.ts';
 
 /** Both kinds of database, each with a function that creates an empty one and returns its DATABASE_URL. */
 export const DATABASES: readonly [name: string, empty: () => Promise<string>][] = [
-  ['SQLite', async () => `sqlite:${await temporaryFolder()}/store.db`],
+  ['SQLite', async () => `sqlite:${await databaseFolder()}/store.db`],
   ['PostgreSQL', emptyPostgres],
 ];
 

@@ -17,7 +17,7 @@ import { cleanUp } from './clean-up.ts';
 import { embeddedParts } from './one-process.ts';
 import { connectedRedis } from './redis-database.ts';
 import { secretWith } from './secrets.ts';
-import { temporaryFolder } from './stack.ts';
+import { databaseFolder } from './stack.ts';
 
 export const SECOND = 1_000_000;
 /** The time at which the tests start. It is not a whole second. */
@@ -59,7 +59,7 @@ function underTest(open: (under: LimiterUnderTest) => { limiter: Limiter; keys: 
 
 /** The embedded limiter. */
 export async function memoryUnderTest(): Promise<LimiterUnderTest> {
-  const folder = await temporaryFolder();
+  const folder = await databaseFolder();
   return underTest((under) => {
     const { storage, limiterOf } = embeddedParts(folder, {}, () => under.now);
     const limiter = limiterOf(under.inForce);
