@@ -461,7 +461,6 @@ local function decide(key, digest, count, wanted, address, charge)
       outcome = 'refused'
       retry_at = next_place(line, now, minute_limit, minute_tokens, minute_fraction, day_limit, day_tokens, day_fraction)
       if count > 0 then
-        more_refused = more_refused + 1
         if not strike then strike, most = strike_times(plan, minute_limit) end
         local struck = strikes - now + strike
         if struck > most and full_at == 0 then full_at = now end
@@ -472,7 +471,7 @@ local function decide(key, digest, count, wanted, address, charge)
           banned_until = now + min(first * 2 ^ min(bans - 1, MAX_DOUBLINGS), max(first, LONGEST_BAN))
           outcome, retry_at, line, strikes, full_at = 'banned', banned_until, now, now, 0
         else
-          line, strikes = retry_at, now + min(struck, most)
+          line, strikes, more_refused = retry_at, now + min(struck, most), more_refused + 1
         end
       end
     end
@@ -481,7 +480,7 @@ local function decide(key, digest, count, wanted, address, charge)
     verdicts[#verdicts + 1] = describe(outcome, plan_name, left, banned_until, retry_at, rest)
   end
 
-  local is_counted = more_admitted + more_refused > 0
+  local is_counted = more_admitted + more_refused > 0 or bans
   if not charge and (count == 0 or shift == 0 and not is_counted) then return end
   local changes = { 'left', left }
   if more_admitted > 0 then add(changes, 'admitted', read_count(admitted) + more_admitted) end

@@ -67,13 +67,15 @@ export function decide(
 
   const place = nextPlace(refusals, now, bucketsOf(limits, levels));
   if (!takes) return { verdict: answer(facts, 'refused', levels, place) };
-  const refused = { ...counted, ...stored(levels, limits), refused: state.refused + 1 };
   const after = withRefusal(refusals, now, place, limits);
-  if (!after.isTooMany)
-    return { verdict: answer(facts, 'refused', levels, place), state: { ...refused, refusals: after.refusals } };
+  const kept = { ...counted, ...stored(levels, limits) };
+  if (!after.isTooMany) {
+    const refused = { refused: state.refused + 1, refusals: after.refusals };
+    return { verdict: answer(facts, 'refused', levels, place), state: { ...kept, ...refused } };
+  }
   const ban = nextBan({ bannedUntil: banEnd, bans: state.bans }, limits, now);
   const verdict = answer({ ...facts, banEnd: ban.bannedUntil }, 'banned', levels, ban.bannedUntil);
-  return { verdict, state: { ...refused, ...ban, refusals: NO_REFUSALS } };
+  return { verdict, state: { ...kept, ...ban, refusals: NO_REFUSALS } };
 }
 
 interface Facts {

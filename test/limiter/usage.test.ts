@@ -173,6 +173,25 @@ test.for([
   expect(countsIn((await under.keys.get(credential.id)) as KeyEntry, 'minutes', now)).toHaveLength(MINUTES_KEPT);
 });
 
+test.for([
+  ['the embedded limiter', memoryFleet],
+  ['Redis', redisFleet],
+] as const)('%s: requests that a ban refuses are not counted, not even the one that begins it', async ([, make]) => {
+  const { under } = await make();
+  const credential = await under.createKey({ minute: 1, day: 1_000 });
+  const outcomes: string[] = [];
+  while (outcomes.at(-2) !== 'banned') {
+    outcomes.push((await under.limiter.decide(credential)).outcome);
+    under.now += SECOND;
+  }
+  const entry = (await under.keys.get(credential.id)) as KeyEntry;
+  const [day] = countsOf(entry.usage.days, entry);
+  expect(day).toMatchObject({
+    admitted: outcomes.filter((outcome) => outcome === 'admitted').length,
+    refused: outcomes.filter((outcome) => outcome === 'refused').length,
+  });
+});
+
 test('damaged usage fields are reset and do not prevent decisions', async () => {
   const { under } = await redisFleet();
   const credential = await under.createKey();
