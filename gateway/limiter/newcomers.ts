@@ -151,11 +151,11 @@ export class AddressAllowance {
     // Reading an entry must not protect it from eviction.
     const entry = this.#entries.peek(address);
     const common = { name: 'address', limit: this.#limit, window: MINUTE } as const;
-    // If the clock was set back, the address starts over with a full bucket, so that nobody is refused for that reason.
-    if (entry === undefined || entry.asOf > now)
-      return { now, bucket: { ...common, ...full(this.#limit) }, refusals: NO_REFUSALS };
-    const level = refill(entry.level, this.#limit, MINUTE, now - entry.asOf);
-    return { now, bucket: { ...common, ...level }, refusals: refusalsAt(entry.refusals, now, 0, this.#patience) };
+    if (entry === undefined) return { now, bucket: { ...common, ...full(this.#limit) }, refusals: NO_REFUSALS };
+    // If the clock was set back, all stored times move back with it.
+    const shift = Math.max(entry.asOf - now, 0);
+    const level = refill(entry.level, this.#limit, MINUTE, now + shift - entry.asOf);
+    return { now, bucket: { ...common, ...level }, refusals: refusalsAt(entry.refusals, now, shift, this.#patience) };
   }
 
   get #patience() {

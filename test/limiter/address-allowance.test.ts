@@ -34,8 +34,13 @@ test('an address gets one request a second, also after the clock was set back, a
   expect(outcome()).toBe('refused');
   clock.now += 1;
   expect([outcome(), outcome()]).toEqual(['admitted', 'refused']);
-  clock.now -= 3_600 * SECOND;
-  expect(outcome()).toBe('admitted');
+  // A clock that is set back gives no token, and takes none: the next one is there after the same time.
+  for (const back of [3_600, 0.01, 1]) {
+    clock.now -= back * SECOND;
+    expect([outcome(), addresses.peek(ADDRESS).buckets[0]?.tokens]).toEqual(['refused', 0]);
+    clock.now += SECOND;
+    expect([outcome(), outcome()]).toEqual(['admitted', 'refused']);
+  }
   for (let at = 0; at < 10_000; at++) addresses.consume(`address ${at}`);
   expect(addresses.peek(ADDRESS).buckets[0]?.tokens).toBe(60);
   expect(addresses.peek('address 9999').buckets[0]?.tokens).toBe(59);
