@@ -6,7 +6,7 @@ import { repeat } from '../../../shared/process/repeat.ts';
 import { isRunning } from '../../../shared/process/running.ts';
 import type { RedisConnection } from './calls.ts';
 
-/** The gateways, scored by the time of their last poll for questions, in Unix seconds. */
+/** The gateways, scored by the time of their last poll for questions, in Unix seconds by the Redis clock. */
 const GATEWAYS = 'gateway:gateways';
 const questionsOf = (gateway: string): string => `gateway:questions:{${gateway}}`;
 const answersOf = (question: string): string => `gateway:answers:{${question}}`;
@@ -26,8 +26,6 @@ const LIST_WITHIN_MS = 1_000;
  */
 const HUNG_MS = 500;
 
-const seconds = (): number => Math.floor(Date.now() / 1_000);
-
 /** The name of a gateway for operators: its host and its process id. Containers can share both. */
 const nameOf = (gateway: string): string => gateway.replace(/:\w+$/, '');
 /** When a gateway started, in Unix seconds: the first eight digits of its id's last part. */
@@ -43,7 +41,8 @@ export type Peers = ReturnType<typeof peersOn>;
  * @param answer answers another gateway's question
  */
 export function peersOn(redis: RedisConnection, answer: (content: unknown) => Promise<unknown>) {
-  const own = `${hostname()}:${process.pid}:${seconds().toString(16)}${randomBytes(2).toString('hex')}`;
+  /** This gateway's id; undefined until Redis has first replied, because the id contains the time by its clock. */
+  let own: string | undefined;
   const stopped = new AbortController();
   let listedAt = Number.NEGATIVE_INFINITY;
   let ended: Promise<void> = Promise.resolve();
@@ -85,7 +84,9 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     const named = [...answers].map(([gateway, answer]) => ({ gateway: nameOf(gateway), answer }));
     if (silent.length > 0 && (isRefused || hungMs > HUNG_MS))
       return { answers: named, missing: undefined, areUnasked: true };
-    const gone = silent.filter((gateway) => hasEnded(gateway, listed.get(gateway) ?? 0, [own, ...answers.keys()]));
+    const gone = silent.filter((gateway) =>
+      hasEnded(gateway, listed.get(gateway) ?? 0, [own ?? '', ...answers.keys()]),
+    );
     if (gone.length > 0) void redis.zrem(GATEWAYS, ...gone).catch(() => undefined);
     return {
       answers: named,
@@ -107,8 +108,10 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
 
   async function look(): Promise<void> {
     try {
-      if (performance.now() - listedAt >= LISTED_EVERY_MS) {
-        await redis.zadd(GATEWAYS, seconds(), own);
+      if (own === undefined || performance.now() - listedAt >= LISTED_EVERY_MS) {
+        const at = await seconds();
+        own ??= `${hostname()}:${process.pid}:${at.toString(16)}${randomBytes(2).toString('hex')}`;
+        await redis.zadd(GATEWAYS, at, own);
         listedAt = performance.now();
       }
       for (const text of await take(questionsOf(own))) void reply(text);
@@ -128,13 +131,17 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
 
   /** The time of each other gateway's last poll, in Unix ms. */
   async function others(): Promise<Map<string, number>> {
-    const seen = new Map(pairsOf(await redis.zrange(GATEWAYS, 0, '-1', 'WITHSCORES')));
-    const oldest = seconds() - FORGOTTEN_AFTER_SECONDS;
+    const [listed, now] = await Promise.all([redis.zrange(GATEWAYS, 0, '-1', 'WITHSCORES'), seconds()]);
+    const seen = new Map(pairsOf(listed));
+    const oldest = now - FORGOTTEN_AFTER_SECONDS;
     const gone = [...seen.keys()].filter((gateway) => Number(seen.get(gateway)) < oldest);
     if (gone.length > 0) await redis.zrem(GATEWAYS, ...gone);
-    for (const gateway of [own, ...gone]) seen.delete(gateway);
+    for (const gateway of [own ?? '', ...gone]) seen.delete(gateway);
     return new Map([...seen].map(([gateway, at]) => [gateway, Number(at) * 1_000]));
   }
+
+  /** The Redis clock, because those of gateways can differ by more than they may be silent. */
+  const seconds = async (): Promise<number> => Number((await redis.time())[0]);
 
   async function put(list: string, text: string): Promise<void> {
     await redis.rpush(list, text);
@@ -152,7 +159,7 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     async stop(): Promise<void> {
       stopped.abort();
       await ended;
-      await redis.zrem(GATEWAYS, own).catch(() => undefined);
+      if (own !== undefined) await redis.zrem(GATEWAYS, own).catch(() => undefined);
     },
   };
 }
