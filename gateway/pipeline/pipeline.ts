@@ -94,9 +94,11 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       let verdict = MALFORMED;
       const askedAt = monotonicClock();
       if (credential !== undefined) {
+        exchange.isBeingDecided = true;
         const asked = authorizer.decide(credential, exchange, slot);
         const isVerified = exchange.client !== undefined;
         const decided = asked instanceof Promise ? await asked : asked;
+        exchange.isBeingDecided = false;
         if (decided instanceof HttpError) return end(decided);
         // A verdict that is not a promise is a remembered ban. Noting it again would extend how long it is remembered.
         if (isVerified && asked instanceof Promise) deps.clients.note(credential, decided, askedAt, exchange.client);
@@ -110,6 +112,11 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       const refusal = refusalOf(verdict, exchange.addressStatus, match?.route.scope);
       if (refusal !== undefined) return end(refusal);
       pacing.noteAdmitted(payerOf(exchange), exchange.decidedAt);
+      if (exchange.endedAt !== 0) {
+        // The client has left during the decision.
+        observe(exchange);
+        return end();
+      }
 
       // 6. Refuse an unknown operation, and read the body. The slot is released while the client sends the body.
       // In the meantime, others may take the capacity, and the key may change.
@@ -155,6 +162,12 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       else if (exchange.credential) exchange.keyStatus = deps.clients.lastStatus(exchange.credential);
       if (exchange.keyStatus === undefined) exchange.addressStatus = allowance.peek(exchange.network);
     }
+    exchange.isBeingDecided = false;
+    if (exchange.endedAt !== 0) {
+      exchange.error ??= error;
+      observe(exchange);
+      return;
+    }
     const isTooLarge = error.code === 'payload_too_large';
     if (isTooLarge || (error.status < 500 && exchange.decision?.outcome !== 'admitted')) {
       if (!exchange.request.complete) exchange.request.pause();
@@ -178,11 +191,18 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     if (deps.showsTiming) exchange.lateHeaders = () => serverTiming(exchange);
     response.on('close', () => {
       exchange.endedAt = performance.now();
-      deps.traffic.answered(exchange);
-      deps.recent.ended(exchange);
-      logExchange(deps.logger, exchange);
+      // A request whose client leaves during the decision is observed after it, because it may cost a token.
+      if (!exchange.isBeingDecided) observe(exchange);
     });
     void handle(exchange, forward);
+  }
+
+  function observe(exchange: Exchange): void {
+    if (exchange.isObserved) return;
+    exchange.isObserved = true;
+    deps.traffic.answered(exchange);
+    deps.recent.ended(exchange);
+    logExchange(deps.logger, exchange);
   }
 
   const forward = forwardTo(deps);

@@ -63,6 +63,8 @@ export class Exchange {
   client: Client | undefined;
   verdict: Verdict | undefined;
   decidedAt: number | undefined;
+  /** Whether a decision has been requested and not received. */
+  isBeingDecided = false;
   /** The limit status of the key if there is no decision: the request asked for the status, or could not be decided. */
   keyStatus: Decision | undefined;
   addressStatus: LimitStatus | undefined;
@@ -74,6 +76,8 @@ export class Exchange {
   answeredAt: number | undefined;
   /** When the response was complete or the client had disconnected. 0 before that. */
   endedAt = 0;
+  /** Whether log, metrics and recent requests have it. */
+  isObserved = false;
   /** The code with which the core refused the request, if it is one of ours. */
   coreCode: string | undefined;
   tunnel: { readonly bytesFromClient: number; readonly bytesFromCore: number } | undefined;

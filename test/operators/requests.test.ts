@@ -7,11 +7,13 @@ import type { Exchange } from '../../gateway/telemetry/exchange.ts';
 import { RecentRequests } from '../../gateway/telemetry/recent-requests.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
-import { type Answer, post } from '../support/http.ts';
+import { type Answer, post, send } from '../support/http.ts';
+import { scrape } from '../support/metrics.ts';
 import { askOnce as ask, get, viewOf } from '../support/operators.ts';
 import { connectRaw } from '../support/raw-client.ts';
-import { emptyDatabase, ownRedis } from '../support/redis-database.ts';
+import { connectionTo, emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 /** Tests which requests a gateway remembers and how operators query them. */
@@ -172,6 +174,67 @@ test('the wait for a body that never arrives in full is part of the duration', a
   const { times, durationMs = 0 } = (await one(stack, id)) ?? {};
   expect(times?.waiting).toBeGreaterThan(250);
   expect(Math.abs((times?.decision ?? 0) + (times?.waiting ?? 0) - durationMs)).toBeLessThan(1);
+});
+
+test.for([
+  ['admitted', 5, undefined],
+  ['refused', 0, 'rate_limit_exceeded'],
+] as const)(
+  'a request whose client leaves during the decision is recorded once, as %s',
+  async ([outcome, tokens, code]) => {
+    const { url } = await ownRedis();
+    const redis = await startFaultProxy(url);
+    const reached: string[] = [];
+    const core = await faultyCore((socket, head) => {
+      reached.push(head);
+      socket.write(okTo(head));
+    });
+    const stack = await startStack({ REDIS_URL: redis.url, CORE_URL: core, REDIS_TIMEOUT_MS: '5000' });
+    const key = await stack.issueKey({ plan: 'enterprise', minute: tokens + 1, day: 1_000 });
+    expect((await ask(stack, key)).status).toBe(200);
+    const before = await one(stack, (await ask(stack, key)).id);
+    expect(before?.outcome).toBe(outcome);
+    const [id, sentBefore] = [randomUUID(), reached.length];
+    redis.set({ kind: 'hold' });
+    const client = await connectRaw(stack.gateway);
+    client.socket.write(
+      `GET /v1/pets HTTP/1.1\r\nHost: store\r\nAuthorization: Bearer ${key}\r\nX-Request-Id: ${id}\r\n\r\n`,
+    );
+    await sleep(100);
+    client.socket.resetAndDestroy();
+    await sleep(100);
+    redis.set({ kind: 'pass' });
+    expect(await one(stack, id)).toMatchObject({ outcome, status: code === undefined ? 499 : 429, decision: {} });
+    expect((await one(stack, id))?.code).toBe(code);
+    expect(reached).toHaveLength(sentBefore);
+    expect(stack.log.filter(({ requestId }) => requestId === id)).toEqual([expect.objectContaining({ outcome })]);
+    const metrics = await scrape(stack.adminUrl);
+    const decided = outcome === 'admitted' ? outcome : 'refused_minute';
+    expect(metrics.sum('gateway_decisions_total', { outcome: decided })).toBe(outcome === 'admitted' ? 3 : 2);
+    expect(metrics.sum('gateway_requests_without_decision_total')).toBe(0);
+  },
+);
+
+test('a list by tag includes requests without a decision', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey({ tags: { team: 'a' } });
+  const { headers } = await send(`${stack.gateway}/v1/limits`, { key });
+  expect(await one(stack, headers['x-request-id'] as string)).toMatchObject({ status: 200, keyId: idOf(key) });
+  await expect.poll(async () => (await found(stack, 'tag=team:a')).requests).toHaveLength(1);
+});
+
+test('a gateway with a wrong clock is not forgotten by the others', async () => {
+  const { url } = await ownRedis();
+  const redis = connectionTo(url);
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 600_000 });
+  try {
+    await startStack({ REDIS_URL: url });
+    await expect.poll(() => redis.zcard('gateway:gateways')).toBe(1);
+  } finally {
+    vi.useRealTimers();
+  }
+  const [, at] = await redis.zrange('gateway:gateways', 0, '-1', 'WITHSCORES');
+  expect(Math.abs(Number(at) - Date.now() / 1_000)).toBeLessThan(60);
 });
 
 test('answers have a Server-Timing header only if SERVER_TIMING is set', async () => {

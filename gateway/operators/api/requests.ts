@@ -162,7 +162,7 @@ async function loadKeys(
   known: Map<string, KeyEntry | undefined>,
   mustBeKnown: boolean,
 ): Promise<void> {
-  const ids = new Set(requests.flatMap(({ keyId, decision }) => (decision === undefined ? [] : (keyId ?? []))));
+  const ids = new Set(requests.flatMap(({ keyId }) => keyId ?? []));
   const load = async (id: string) => {
     known.set(id, await (mustBeKnown ? keys.everKnown(id) : keys.everKnown(id).catch(() => undefined)));
   };
