@@ -161,8 +161,16 @@ test('one call checks a limited number of keys and returns where to continue; ct
   for (const path of ['/keys?sort=used', '/keys/top?minutes=60', '/keys/find?text=loud']) {
     const { json } = await stack.admin('GET', path);
     expect(json).toMatchObject({ keys: [], next: expect.any(String) });
-    for (const place of [5_000, (json as { next: string }).next])
-      expect(await namesOf(stack, `${path}&offset=${place}`)).toEqual(['old and loud']);
+    expect(await namesOf(stack, `${path}&offset=${(json as { next: string }).next}`)).toEqual(['old and loud']);
+  }
+  expect(await namesOf(stack, '/keys/find?text=loud&offset=5000')).toEqual(['old and loud']);
+  // Keys are read newest first, so a number of keys to skip would skip arbitrary ones in another order.
+  for (const path of ['/keys?sort=used', '/keys?sort=name', '/keys/top?minutes=60']) {
+    const { status, json } = await stack.admin('GET', `${path}&offset=1`);
+    expect([status, json]).toEqual([
+      400,
+      expect.objectContaining({ message: expect.stringContaining('offset must be 0 or') }),
+    ]);
   }
   await stack.admin('PUT', `/keys/${idOf(old)}/ban`, { seconds: 600 });
   const bans = await get(stack, '/bans');

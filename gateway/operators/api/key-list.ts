@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { must } from '../../../shared/schemas/must.ts';
 import { MINUTE, SECOND } from '../../limiter/bucket.ts';
 import { holdsApiKey, isKeyId } from '../../limiter/credential.ts';
 import { countsOf, type KeyEntry, usedOfDay } from '../../limiter/key-record.ts';
@@ -27,6 +28,10 @@ const LONGEST_TEXT = 200;
 /** Shorter search terms are only matched against names, because they occur in ids by chance. */
 const SHORTEST_ID_PART = 4;
 
+/** Keys can be skipped only in the order in which they are read. */
+const skipsNothing = ({ offset }: { offset: number | KeyCursor }) => typeof offset !== 'number' || offset === 0;
+const NOTHING_TO_SKIP = { path: ['offset'], error: must('be 0 or the `next` of a previous response in this order') };
+
 const LONGEST_UNUSED_SECONDS = 366 * 86_400;
 
 /** The filters of a query. A key must match all of them. */
@@ -46,7 +51,7 @@ const KeysQuery = KeyFilters.extend({
   offset,
   limit: wholeNumber(1, PAGE).default(PAGE),
   sort: choice(KEY_ORDER_NAMES).default('newest'),
-});
+}).refine((query) => query.sort === 'newest' || skipsNothing(query), NOTHING_TO_SKIP);
 
 /**
  * Lists keys, newest first, with the current state of their buckets. `offset` skips keys, or continues after the key
@@ -109,7 +114,7 @@ const TopQuery = KeyFilters.extend({
   limit: wholeNumber(1, PAGE).default(TOP),
   minutes: wholeNumber(1, MOST_MINUTES).default(TOP_MINUTES),
   by: choice(TOP_BY).default('requests'),
-});
+}).refine(skipsNothing, NOTHING_TO_SKIP);
 
 /**
  * Lists the keys with the most requests across all gateways, in the current minute and the `minutes` full ones before

@@ -79,7 +79,8 @@ const ABOUT_PARAMETERS: Readonly<Record<string, string>> = {
   minutes: 'The number of minutes to look back.',
   name: 'Only keys whose name contains this text, ignoring case.',
   near: 'Only keys that have used at least this percentage of their day limit.',
-  offset: 'The number of keys to skip, or the `next` of a previous response.',
+  offset:
+    'The number of keys to skip, or the `next` of a previous response. Only a list with the newest keys first can skip keys.',
   plan: 'The plan.',
   q: 'Only requests whose id, path, address, key id, code or outcome contains this text.',
   reason: 'Why the change is made.',
