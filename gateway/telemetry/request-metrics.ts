@@ -93,7 +93,7 @@ export class Traffic {
   );
 
   constructor(operations: readonly string[]) {
-    this.#operation = new Label('operation', [NONE, ...operations]);
+    this.#operation = new Label('operation', [NONE, 'reference', ...operations]);
     this.#requests = new Counter(
       { name: REQUESTS, help: 'Client requests, by operation, status and plan.' },
       this.#operation,

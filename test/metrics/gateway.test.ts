@@ -37,6 +37,7 @@ test('requests are counted by operation, status and plan; requests for unknown p
   await ask('/v1/pets');
   await ask('/v1/pets/17');
   await post(`${stack.gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key });
+  await ask('/docs/');
   for (let at = 0; at < 20; at++) await ask(`/v1/made-up-${at}`);
   await ask('/v1/pets', UNKNOWN_KEY);
   await sendBytes(stack.gateway, 'GARBAGE\r\n\r\n');
@@ -47,9 +48,10 @@ test('requests are counted by operation, status and plan; requests for unknown p
     'none 400 none 1',
     'none 401 none 1',
     'none 404 pro 20',
+    'reference 200 none 1',
   ]);
   const metrics = await scrape(stack.adminUrl);
-  expect(metrics.sum('gateway_request_duration_seconds_count')).toBe(25);
+  expect(metrics.sum('gateway_request_duration_seconds_count')).toBe(26);
   expect(metrics.sum('gateway_request_duration_seconds_count', { operation: 'none' })).toBe(22);
   expect(metrics.sum('gateway_decision_duration_seconds_count')).toBe(23);
   expect(metrics.sum('gateway_request_duration_seconds_sum')).toBeGreaterThan(
