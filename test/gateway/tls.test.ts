@@ -158,7 +158,7 @@ test('invalid new files are logged once as an error and reported by the doctor, 
     .toEqual([expect.objectContaining({ file: files.keyFile, reason: 'must be the key of the certificate' })]);
   expect(await isRefused(stack.gateway, { ca })).toBe(false);
   const found = `${files.keyFile} must be the key of the certificate; the last good files stay in use`;
-  const advice = expect.stringContaining('A gateway that starts now exits with this error.');
+  const advice = expect.stringContaining('A gateway that starts now exits with this error, or uses');
   const rejected = expect.objectContaining({ about: 'certificate', status: 'fault', found, advice });
   expect(await aboutCertificate(stack)).toEqual([rejected, expect.objectContaining({ status: 'warning' })]);
   expect((await read<TrafficAnswer>(stack, '/traffic')).findings).toContainEqual(rejected);

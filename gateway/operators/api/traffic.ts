@@ -135,7 +135,8 @@ export function checkCertificate(processes: readonly ProcessState[]): CheckResul
     return end - now < EXPIRES_SOON_MS ? warning(about, expiry, unlessRenewed) : good(about, expiry);
   };
   if (reason === undefined) return [ofPeriod()];
-  const advice = 'Fix that file. A gateway that starts now exits with this error.';
+  const advice =
+    'Fix that file. A gateway that starts now exits with this error, or uses a certificate that is not valid.';
   return [fault(about, `${reason}; the last good files stay in use`, advice), ofPeriod()];
 }
 
