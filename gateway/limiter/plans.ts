@@ -59,7 +59,7 @@ export const PLAN_FIELDS = {
   },
   ban_seconds: {
     label: 'Length of the first ban in seconds',
-    help: 'length of the first ban; each further ban within a day lasts twice as long',
+    help: 'length of the first ban; further bans within a day double it, up to a day',
     defaults: forAll(300),
     isRequired: true,
   },

@@ -257,10 +257,7 @@ export const RequestQuery = z.object({
    * all others. Each process reports its own, and `limit` is ignored.
    */
   bansOf: z.array(z.string()).optional(),
-  /**
-   * Whether the newest request of each minute is reported instead. The request that began the ban is left out, because
-   * a limit refused it.
-   */
+  /** Whether the newest request of each minute is reported instead. */
   isByMinute: z.boolean().optional(),
 });
 export type RequestQuery = z.infer<typeof RequestQuery>;
@@ -311,9 +308,8 @@ export interface FoundRequests {
 }
 
 function matches(slot: NotedRequest, query: RequestQuery): boolean {
-  const { keyId, requestId, outcomes, isDecided, status, code, text, from, to, after, bansOf, isByMinute } = query;
+  const { keyId, requestId, outcomes, isDecided, status, code, text, from, to, after, bansOf } = query;
   if (bansOf !== undefined && !(slot.outcome === 'banned' && bansOf.includes(slot.keyId ?? ''))) return false;
-  if (isByMinute && beganBan(decisionIn(slot))) return false;
   if (isDecided && decisionIn(slot) === undefined) return false;
   if (keyId !== undefined && slot.keyId !== keyId) return false;
   if (outcomes !== undefined && !(slot.kind === 'refused' && outcomes.includes(slot.outcome))) return false;

@@ -117,7 +117,7 @@ export function BansPage({ route }: { route: Route }) {
   ];
   return html`
     <h1>Bans</h1>
-    <p class="note">Each further ban on a key within a day is twice as long. A key whose only client respects Retry-After is never banned.</p>
+    <p class="note">Each further ban on a key within a day is twice as long, up to a day. A key whose only client respects Retry-After is never banned.</p>
     <section class="card" aria-label="Bans">
       <${Table} label="Bans" columns=${columns} rows=${value?.bans} fault=${fault}
         empty=${offset !== '0' ? PAST_THE_END : 'No key is banned.'} />
