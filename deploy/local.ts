@@ -95,7 +95,7 @@ async function demoKeys(): Promise<Record<string, string>> {
     const { body } = await exchange(at, { method: 'POST', path: '/keys', body: demo });
     kept[demo.plan] = (body as { key: string }).key;
   }
-  await mkdir(DATA_DIR, { recursive: true });
+  await mkdir(DATA_DIR, { recursive: true, mode: 0o700 });
   await writeFile(DEMO_KEYS_FILE, `${JSON.stringify(kept, undefined, 2)}\n`, { mode: 0o600 });
   return kept;
 }

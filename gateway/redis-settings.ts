@@ -2,6 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { z } from 'zod';
 import { listed } from '../shared/lists.ts';
 import { readSettingFile } from '../shared/process/env.ts';
+import { credentialsOf } from './stores/redis/target.ts';
 
 /** Checks of the Redis settings, each by itself and all together. */
 
@@ -10,10 +11,22 @@ const redisUrl = z
   .refine((url) => !URL.canParse(url) || /^\/?\d*$/.test(new URL(url).pathname), {
     error: 'must name a database by its number, as in redis://host:6379/0',
   })
+  .refine((url) => !URL.canParse(url) || isDecodable(url), {
+    error: 'must have a user and password in percent-encoding, with %25 for each %',
+  })
   // The client library would read options from the query. Some of them disable its safeguards.
   .refine((url) => !URL.canParse(url) || new URL(url).search + new URL(url).hash === '', {
     error: 'must not have a query or fragment',
   });
+
+function isDecodable(url: string): boolean {
+  try {
+    credentialsOf(url);
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 /** One URL, or several separated by commas. Each kind of fault is reported once. */
 export const redisUrls = z.string().transform((text, context) => {

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, statSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 /** What the name of a database's write-ahead log adds to that of its file (sqlite.org/wal.html). */
@@ -20,6 +20,13 @@ export function createFolder(path: string, mode?: number): boolean {
     if ((fault as NodeJS.ErrnoException).code !== 'EEXIST') throw fault;
     throw new Error(`${path} is not a folder`, { cause: fault });
   }
+}
+
+/** Creates the file here, because SQLite would let others read it. SQLite later reports an unwritable folder. */
+export function createForOwner(path: string): void {
+  try {
+    closeSync(openSync(path, 'wx', 0o600));
+  } catch {}
 }
 
 /** The file of an open SQLite database, and its write-ahead log. */

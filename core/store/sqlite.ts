@@ -1,6 +1,6 @@
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
-import { createFolder, DatabaseFile, mayBeMade, primaryCode } from '../../shared/database-file.ts';
+import { createFolder, createForOwner, DatabaseFile, mayBeMade, primaryCode } from '../../shared/database-file.ts';
 import { OutcomeUnknown, Unavailable } from '../../shared/domain-errors.ts';
 import { migrate } from './migrations.ts';
 import { readTables } from './queries.ts';
@@ -40,7 +40,8 @@ export class SqliteStore implements Store {
 
   /** @param path the file, which is created if missing, with its folder */
   constructor(path: string, onCommit: CommitObserver = () => {}) {
-    createFolder(dirname(path));
+    createFolder(dirname(path), 0o700);
+    createForOwner(path);
     this.#onCommit = onCommit;
     this.#database = new DatabaseSync(path, { readBigInts: true, timeout: LOCK_TIMEOUT_MS });
     // FULL: a commit is on disk before it is acknowledged, so it survives a power cut as well as a crash.

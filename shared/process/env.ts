@@ -10,7 +10,7 @@ export class SettingsError extends Error {}
 const NEVER_EMPTY = 'CORE_TOKEN';
 
 /**
- * Reads a service's settings from the environment. An empty variable counts as unset. Messages do not repeat values:
+ * Reads a service's settings from the environment. An empty variable, except CORE_TOKEN, counts as unset. Messages do not repeat values:
  * some are secret.
  * @param args the program's arguments. Each of them is a fault. Null in a worker, whose primary has checked them and the
  *   names of all variables, but keeps some settings to itself, so that another variable could look like one of those
@@ -105,6 +105,7 @@ function isAddressBlock(text: string): boolean {
 }
 
 const TOKEN = '[\\w.~+/=-]{16,}';
+const SEVERAL = 'separate several with commas, without empty ones';
 const TOKEN_FAULT = 'must be a token of at least 16 characters, without spaces';
 
 /** A bearer token of an operator. */
@@ -116,7 +117,10 @@ export const token = z
 /** Bearer tokens between services, separated by commas. An empty one is a fault. */
 export const tokens = z
   .string()
-  .regex(new RegExp(`^${TOKEN}(?:,${TOKEN})*$`), `${TOKEN_FAULT}; separate several with commas, without empty ones`)
+  .regex(new RegExp(`^${TOKEN}(?:,${TOKEN})*$`), {
+    error: ({ input }) =>
+      input === '' ? 'must not be empty: unset it if there is no token' : `${TOKEN_FAULT}; ${SEVERAL}`,
+  })
   .transform((text) => text.split(','))
   .meta({ secret: true });
 

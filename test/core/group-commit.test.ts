@@ -1,4 +1,5 @@
-import { copyFile, rename } from 'node:fs/promises';
+import { copyFile, rename, stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { DatabaseSync, StatementSync } from 'node:sqlite';
 import { expect, test, vi } from 'vitest';
 import { insertPet } from '../../core/store/queries.ts';
@@ -98,4 +99,14 @@ test('waiting writes are made when the store closes', async () => {
   const writing = store.write(() => insertPet(rex));
   await store.close();
   expect(await writing).toMatchObject({ id: 1n });
+});
+
+test('a new database file can be read by its owner only', async () => {
+  const folder = join(await temporaryFolder(), 'made', 'by the core');
+  const store = new SqliteStore(join(folder, 'store.db'));
+  const modes = await Promise.all(
+    ['', 'store.db', 'store.db-wal', 'store.db-shm'].map(async (name) => (await stat(join(folder, name))).mode),
+  );
+  expect(modes.map((mode) => (mode & 0o777).toString(8))).toEqual(['700', '600', '600', '600']);
+  await store.close();
 });

@@ -67,6 +67,7 @@ test('invalid or misspelt settings and arguments are all reported without their 
 const NO_HOOK = 'WEBHOOK_URL: must be an http:// or https:// URL';
 const NO_USER = 'WEBHOOK_URL: must not contain a user or a password: receivers check WEBHOOK_SECRET';
 const NO_CA = 'REDIS_CA_FILE: must be a file that holds certificates in PEM';
+const NO_PERCENT = 'REDIS_URL: must have a user and password in percent-encoding, with %25 for each %';
 const NO_SECRET = 'WEBHOOK_SECRET: must be at least 24 bytes, without spaces: as base64 after whsec_, or as text';
 const WORKERS_RANGE = 'WORKERS: must be a whole number from 1 to 64';
 const WEBHOOK_SECRET = 'x'.repeat(24);
@@ -84,6 +85,8 @@ test.for<[settings: Record<string, string>, fault: string]>([
     { REDIS_MODE: 'cluster', REDIS_URL: 'redis://u:secret@a,redis://u:other@b' },
     'REDIS_URL: must have the same protocol, user, password and database',
   ],
+  ...['redis://u:50%off@a', 'redis://50%:x@a', 'redis://u:%ff@a'].map((REDIS_URL) => pair({ REDIS_URL }, NO_PERCENT)),
+  [{ CORE_TOKEN: '' }, 'CORE_TOKEN: must not be empty: unset it if there is no token'],
   [{ REDIS_URL: 'redis://a?enableOfflineQueue=true' }, 'REDIS_URL: must not have a query or fragment'],
   [{ REDIS_URL: 'rediss://a', REDIS_CA_FILE: '/does/not/exist' }, NO_CA],
   [{ REDIS_URL: 'rediss://a', REDIS_CA_FILE: 'package.json' }, NO_CA],

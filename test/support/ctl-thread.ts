@@ -19,8 +19,9 @@ let runs = 0;
 function keep(stream: NodeJS.WriteStream, name: keyof typeof written): void {
   // Every run adds a listener.
   stream.setMaxListeners(0);
-  stream.write = (text) => {
+  stream.write = (text: unknown, onWritten?: unknown) => {
     written[name] += text;
+    if (typeof onWritten === 'function') onWritten();
     return true;
   };
 }

@@ -8,10 +8,13 @@ import { harmless } from './text.ts';
 
 /** The command line is a thin client of the admin listener, the same for Redis and for the embedded limiter. */
 
-// A reader that closes the pipe early, such as `head`, has what it needs.
+const session = new Session(process.env);
+
 process.stdout.on('error', (fault: NodeJS.ErrnoException) => {
-  if (fault.code === 'EPIPE') process.exit();
-  process.stderr.write(`The output cannot be written: ${fault.message}\n`);
+  // A reader that closes the pipe early, such as `head`, has what it needs.
+  if (fault.code === 'EPIPE' && !session.mustBeRead) process.exit();
+  const why = fault.code === 'EPIPE' ? 'its reader has closed it' : fault.message;
+  process.stderr.write(`The output cannot be written: ${why}\n`);
   process.exit(EXIT.fault);
 });
 
@@ -24,7 +27,6 @@ const EXITS: Readonly<Record<string, number>> = {
   not_confirmed: EXIT.notConfirmed,
 };
 
-const session = new Session(process.env);
 const program = await createCommands(session);
 
 // TZ sets the time zone of everything that Node prints.

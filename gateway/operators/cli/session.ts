@@ -65,6 +65,16 @@ export class Session {
     process.stdout.write(text);
   }
 
+  /** Whether a reader that leaves before the end of the output is a fault. */
+  mustBeRead = false;
+
+  /** Writes the end of the output. Resolves once all of it has been written; if that fails, the program exits. */
+  writeEnd(text: string): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    process.stdout.write(text, (fault) => fault ?? resolve());
+    return promise;
+  }
+
   /** Writes the result to standard output: as JSON if requested, otherwise as text. */
   print(value: unknown, describe: () => string): void {
     this.write(`${this.isJson ? JSON.stringify(value, undefined, 2) : describe()}\n`);

@@ -16,7 +16,7 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { createFolder, WAL } from '../../../shared/database-file.ts';
+import { createFolder, createForOwner, WAL } from '../../../shared/database-file.ts';
 import { isRunning } from '../../../shared/process/running.ts';
 import { FULL, isBusy, isDamage, Room, sentenceOf, whyOf } from './disk.ts';
 
@@ -222,13 +222,6 @@ function takeLock(folder: string): (() => void) | undefined {
     // process lacks permission to create it.
     return undefined;
   }
-}
-
-/** Creates the file here, because SQLite would let others read it. SQLite later reports an unwritable folder. */
-function createForOwner(path: string): void {
-  try {
-    closeSync(openSync(path, 'wx', 0o600));
-  } catch {}
 }
 
 function isReadable(path: string): boolean {

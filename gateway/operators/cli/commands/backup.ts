@@ -35,6 +35,7 @@ Examples:
   ctl backup --resume keys.jsonl > whole.jsonl
   ctl restore < whole.jsonl`)
     .action(async ({ resume }: { resume?: string }) => {
+      session.mustBeRead = true;
       const cutOff = (fault: Error): never => {
         if (session.hasWritten && !(fault instanceof AdminError && fault.status === 409))
           session.printNote('The backup was cut off. To continue: ctl backup --resume <this file> > <another file>');
@@ -43,7 +44,7 @@ Examples:
       const refuse = (message: string) => backup.error(`error: ${message}`);
       const begun = resume === undefined ? undefined : await copy(session, resume, refuse);
       const { keys, leftOut } = begun?.isWhole ? { ...begun, leftOut: 0 } : await goOn(session, begun).catch(cutOff);
-      session.write(`${JSON.stringify({ end: true, keys })}\n`);
+      await session.writeEnd(`${JSON.stringify({ end: true, keys })}\n`);
       if (session.isJson) session.printNote(JSON.stringify({ keys, leftOut }));
       if (leftOut > 0) {
         session.printNote(`Keys left out of this backup: ${leftOut}. Fix them, or issue new ones.`);
