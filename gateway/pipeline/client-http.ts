@@ -51,9 +51,10 @@ function canonicalPath(target: string): string {
   const mark = target.indexOf('?');
   const path = mark === -1 ? target : target.slice(0, mark);
   const query = mark === -1 ? '' : target.slice(mark + 1);
-  if (!path.startsWith('/') || !PATH.test(path) || AMBIGUOUS.test(path) || !QUERY.test(query)) {
+  if (!path.startsWith('/') || !PATH.test(path) || AMBIGUOUS.test(path))
     refuse('The request target is not in canonical form.');
-  }
+  if (!QUERY.test(query))
+    refuse('The query contains a character that must be percent-encoded, or an incomplete percent-encoding.');
   return path;
 }
 

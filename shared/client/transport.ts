@@ -241,8 +241,14 @@ function refusal(answer: StoreAnswer): StoreError {
   return new StoreError(code, message, detailsOf(answer));
 }
 
-function detailsOf({ status, headers }: StoreAnswer): StoreErrorDetails {
-  const after = headers['retry-after'];
-  const isSeconds = typeof after === 'string' && /^\d{1,9}$/.test(after);
-  return { status, retryAfterSeconds: isSeconds ? Number(after) : undefined };
+const detailsOf = ({ status, headers }: StoreAnswer): StoreErrorDetails => ({
+  status,
+  retryAfterSeconds: secondsIn(String(headers['retry-after'])),
+});
+
+/** Retry-After is a number of seconds or, from some proxies, a date (RFC 9110 §10.2.3). */
+function secondsIn(retryAfter: string): number | undefined {
+  if (/^\d+$/.test(retryAfter)) return Number(retryAfter);
+  const at = retryAfter.endsWith(' GMT') ? Date.parse(retryAfter) : Number.NaN;
+  return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - Date.now()) / 1_000));
 }

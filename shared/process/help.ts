@@ -35,7 +35,7 @@ export function helpText({ about, command, settings }: Program, columns: number 
 
 Usage: [SETTING=value …] ${command}
 
-Settings are environment variables; an empty one, except CORE_TOKEN, counts as unset.
+${wrapped('Settings are environment variables; an empty one, except CORE_TOKEN, counts as unset.', width).join('\n')}
 
 ${settingsTable(settings, width)}
 Example: PORT=9000 LOG_LEVEL=warn ${command}

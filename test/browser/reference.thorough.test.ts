@@ -262,6 +262,18 @@ test('while the gateway refuses the address, the page reports it and respects Re
   expect(asked).toBe(0);
 });
 
+test('a key that was typed, but not sent with its form, is used by the next request', async () => {
+  const key = await stack.issueKey();
+  const { page } = await openReference();
+  await page.getByLabel('API key').fill(key);
+  const list = panelOf(page, 'listPets');
+  expect((await execute(list)).status).toMatch(/^200/);
+  expect(await list.locator('.request pre:visible').innerText()).toContain(`Bearer ${key}`);
+  await page.getByLabel('API key').fill('as_wrong');
+  await page.getByRole('button', { name: 'Show limits' }).click();
+  await page.getByText('This is not an API key. Keys look like as_…_…').waitFor();
+});
+
 test('code samples name this gateway and the pasted key until it is cleared, and are copied as shown', async () => {
   const key = await stack.issueKey();
   const { page } = await openReference({ permissions: ['clipboard-read', 'clipboard-write'] });

@@ -3,9 +3,10 @@ import { patientFetch } from './patient-fetch.ts';
 import type { paths } from './store-api.generated.d.ts';
 
 /**
- * Lists the available pets with a client whose types come from the API's description:
+ * Lists the first 20 available pets with a client whose types come from the API's description. The generator needs
+ * TypeScript 5, so run it in a folder that has no other version, and move the file here:
  *
- *     npx openapi-typescript $STORE_URL/v1/openapi.json --output store-api.generated.d.ts
+ *     npx -p typescript@5 -p openapi-typescript@7 openapi-typescript $STORE_URL/v1/openapi.json --output store-api.generated.d.ts
  */
 
 const { STORE_URL, API_KEY } = process.env;

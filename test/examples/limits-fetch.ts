@@ -8,7 +8,7 @@ interface Limit {
 }
 
 const response = await fetch(`${STORE_URL}/v1/limits`, { headers: { authorization: `Bearer ${API_KEY}` } });
-if (!response.ok) throw new Error(`${response.status}: ${((await response.json()) as { message: string }).message}`);
+if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
 const { plan, minute, day } = (await response.json()) as { plan: string; minute: Limit; day: Limit };
 process.stdout.write(
   `${plan}: ${minute.remaining} of ${minute.limit} a minute, ${day.remaining} of ${day.limit} a day\n`,

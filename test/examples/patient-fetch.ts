@@ -14,6 +14,7 @@ export async function patientFetch(input: string | URL | Request, init?: Request
     const seconds = Number(response.headers.get('retry-after'));
     if (!(seconds > 0) || tries === MAX_TRIES) return response;
     await response.body?.cancel();
-    await sleep((seconds + Math.random()) * 1_000);
+    const { signal } = request;
+    await sleep((seconds + Math.random()) * 1_000, undefined, { signal }).catch(() => signal.throwIfAborted());
   }
 }

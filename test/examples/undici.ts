@@ -1,6 +1,6 @@
 import { Agent, interceptors, request } from 'undici';
 
-/** Lists the available pets with undici, whose retry interceptor respects Retry-After. */
+/** Lists the first 20 available pets with undici, whose retry interceptor respects Retry-After. */
 
 const { STORE_URL, API_KEY } = process.env;
 
@@ -9,9 +9,11 @@ const patient = new Agent().compose(
   interceptors.retry({ statusCodes: [429, 503], maxRetries: 5, maxTimeout: 86_400_000 }),
 );
 
-const { body } = await request(`${STORE_URL}/v1/pets?status=available`, {
+const { statusCode, body } = await request(`${STORE_URL}/v1/pets?status=available`, {
   dispatcher: patient,
   headers: { authorization: `Bearer ${API_KEY}` },
 });
-process.stdout.write(`${await body.text()}\n`);
+const text = await body.text();
+if (statusCode !== 200) throw new Error(`${statusCode}: ${text}`);
+process.stdout.write(`${text}\n`);
 await patient.close();

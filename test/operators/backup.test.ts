@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { ActivityAnswer, DoctorAnswer } from '../../gateway/operators/api/answers.ts';
+import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl, ctlProcess, ctlReading, ctlWith, operatorOf } from '../support/ctl.ts';
 import { inTurn } from '../support/in-turn.ts';
@@ -17,7 +17,6 @@ import {
   tokenFor,
   viewOf,
 } from '../support/operators.ts';
-import { startProcess } from '../support/process.ts';
 import { ADMIN_TOKEN, bothStacks, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 const { url, redis, withRedis, fresh } = await operatorsRedis();
@@ -207,33 +206,6 @@ test('an incomplete file can be restored, and a backup that was cut off anywhere
     code: 1,
     err: 'The backup had 26 keys, but the file has 25.\n',
   });
-});
-
-test('a backup that cannot be written is reported', async () => {
-  const stack = await startStack();
-  const words = ['-c', '"$0" gateway/operators/cli/main.ts backup > /dev/full', process.execPath];
-  const { code, err } = await startProcess('sh', words, operatorOf(stack)).ended;
-  expect([code, err]).toEqual([1, 'The output cannot be written: ENOSPC: no space left on device, write\n']);
-});
-
-test('a backup whose reader leaves before its end is a fault, and is not recorded', async () => {
-  const stack = await fresh();
-  // Together, the keys need more than the 64 kB that fit into a pipe.
-  const tags = Object.fromEntries(Array.from({ length: 10 }, (_, at) => [`tag-${at}`, 'x'.repeat(60)]));
-  await inTurn(Array.from({ length: 150 }), 8, () => stack.issueKey({ tags }));
-  const backUpTo = async (reader: string) => {
-    const command = `"$0" gateway/operators/cli/main.ts backup | ${reader}`;
-    return await startProcess('bash', ['-o', 'pipefail', '-c', command, process.execPath], operatorOf(stack)).ended;
-  };
-  for (const reader of ['(head -c 1000 > /dev/null; sleep 0.5)', 'head -c 10', 'true'])
-    expect(await backUpTo(reader)).toMatchObject({
-      code: 1,
-      err: 'The output cannot be written: its reader has closed it\n',
-    });
-  const recorded = async () => (await get<ActivityAnswer>(stack, '/activity?action=backup.make')).activity;
-  expect(await recorded()).toEqual([]);
-  expect(await backUpTo('cat')).toMatchObject({ code: 0, err: '' });
-  expect(await recorded()).toHaveLength(1);
 });
 
 test('a backup that could not begin suggests no continuation', async () => {

@@ -38,6 +38,8 @@ test('an operation of each kind is described with its role, parameters and bodie
     description: 'The maximum number of entries.',
     schema: { type: 'integer', minimum: 1, maximum: 100, default: 100 },
   });
+  const offset = get?.parameters.find((one) => 'name' in one && one.name === 'offset');
+  expect(offset).toMatchObject({ schema: { type: ['integer', 'string'], default: 0 } });
   expect(post?.description).toBe('Needs the operator role.');
   expect(post?.parameters.map((one) => 'name' in one && one.name)).toEqual(['author', 'reason']);
   expect(components.schemas.CreateKeyBody).toMatchObject({ required: ['name', 'plan'], additionalProperties: false });

@@ -16,6 +16,7 @@ const bodies = (method: string, path: string, ...rows: readonly (readonly [body:
 const queries = (path: string, ...rows: readonly (readonly [query: string, message: string])[]): Row[] =>
   rows.map(([query, message]) => ['GET', `${path}?${query}`, undefined, message]);
 
+const NO_PLACE = 'offset must be the number of keys to skip, up to 999999999, or the `next` of a previous response.';
 const NO_TAG = 'tag must be the name and value of a tag, such as customer:acme.';
 const NO_SUMS = 'by must be day, key or tag:<name>, such as tag:customer.';
 const NOT_NEAR = 'near must be a whole number from 1 to 100.';
@@ -136,6 +137,7 @@ const ROWS: readonly Row[] = [
     ['sort=size', 'sort must be one of newest, oldest, name, used, idle.'],
     ['plan=pro&plan=free', 'plan must be one of'],
     ['unusedSeconds=30d', 'unusedSeconds must be a whole number'],
+    ...['abc', '', '-1', '1.5', '1234567890'].map((offset) => [`offset=${offset}`, NO_PLACE] as const),
     ['tag=customer', NO_TAG],
     ...['0', '101', '-1', '80.5', 'all', '', '80&near=90'].map((near) => [`near=${near}`, NOT_NEAR] as const),
   ),

@@ -74,13 +74,17 @@ export function wholeNumber(min: number, max: number) {
     .pipe(integer(min, max));
 }
 
-const OFFSET = must('be the number of keys to skip, up to 999999999, or the `next` of a previous response');
+const PLACE = 'must be the number of keys to skip, up to 999999999, or the `next` of a previous response';
 
 /** The place in the list of keys, newest first, from which to continue. */
 export const offset = z
-  .string({ error: OFFSET })
-  .transform((text) => (/^\d{1,9}$/.test(text) ? Number(text) : readCursor(text)))
-  .pipe(z.custom<number | KeyCursor>((place) => place !== undefined, { error: OFFSET }))
+  .string(PLACE)
+  .transform((text, context): number | KeyCursor => {
+    const place = /^\d{1,9}$/.test(text) ? Number(text) : readCursor(text);
+    if (place === undefined) context.addIssue(PLACE);
+    return place ?? 0;
+  })
+  .meta({ type: ['integer', 'string'] })
   .default(0);
 
 export const choice = <const T extends readonly string[]>(options: T) =>

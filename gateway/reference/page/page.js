@@ -255,14 +255,18 @@ function useKey(given) {
 
 const KEY = /^as_[0-9A-Za-z]+_[0-9A-Za-z]+$/;
 
-byId('key-form').addEventListener('submit', (event) => {
-  event.preventDefault();
+function takeKey() {
   const given = byId('key')
     .value.trim()
     .replace(/^bearer +/i, '');
   if (given === '') return;
   useKey(KEY.test(given) ? given : undefined);
-  if (key === undefined) say('This is not an API key. Keys begin with as_.', true);
+  if (key === undefined) say('This is not an API key. Keys look like as_…_…', true);
+}
+
+byId('key-form').addEventListener('submit', (event) => {
+  event.preventDefault();
+  takeKey();
 });
 byId('forget').addEventListener('click', () => useKey(undefined));
 
@@ -315,6 +319,7 @@ async function send(operation) {
 for (const operation of all('.operation'))
   operation.querySelector('form').addEventListener('submit', (event) => {
     event.preventDefault();
+    takeKey();
     void send(operation);
   });
 
