@@ -39,6 +39,16 @@ export const BREAKS: readonly Break[] = [
   row(LUA, 'limiter/charges', 'if reset_at and charge[5] <= reset_at then', 'if false then'),
   row(CLIENTS, 'limiter/clients', 'Math.abs(ahead) < LATE ? ahead > 0 : at > than.at', 'false ? false : at > than.at'),
   row('gateway/pipeline/pipeline.ts', 'faults/redis', 'else if (exchange.credential)', 'else if (exchange.tunnel)'),
+  row('gateway/limiter/newcomers.ts', 'limiter/address-allowance', 'Math.max(entry.asOf - now, 0)', '0'),
+  row(LUA, 'limiter/usage', 'more_refused = retry_at, now + min(struck, most), more_refused + 1', 'more_refused = retry_at, now, 9'),
+  row(
+    'gateway/pipeline/pipeline.ts',
+    'operators/requests.test',
+    'if (!exchange.isBeingDecided) observe(exchange);',
+    'observe(exchange);',
+  ),
+  row('gateway/stores/redis/peers.ts', 'operators/requests.test', '(await redis.time())[0]', 'Date.now() / 1_000'),
+  row('gateway/operators/cli/program.ts', 'operators/backup-output', ' && !session.mustBeRead', ''),
   row('gateway/stores/redis/peers.ts', 'operators/gateways', ' && startOf(one) * 1_000 >= seenAt', ''),
   row('gateway/operators/api/health.ts', 'operators/gateways', '(this.#found.has(about) ? [] : done)', 'done'),
   row(

@@ -237,7 +237,7 @@ const LONG = 'x'.repeat(16);
 test.for(['', 'x', 'x'.repeat(15), `${LONG},`, `,${LONG}`, `${LONG},,${LONG}`, `${LONG}, ${LONG}`, `${LONG},x`])(
   'the token %j is refused as CORE_TOKEN by gateway and core',
   (token) => {
-    const fault = 'CORE_TOKEN: must be a token of at least 16 characters, without spaces';
+    const fault = `CORE_TOKEN: must ${token === '' ? 'not be empty' : 'be a token of at least 16 characters, without spaces'}`;
     expect(() => readCoreSettings({ CORE_TOKEN: token })).toThrow(fault);
     expect(() => readGatewaySettings({ CORE_TOKEN: token })).toThrow(fault);
   },
