@@ -40,7 +40,12 @@ export const BREAKS: readonly Break[] = [
   row(CLIENTS, 'limiter/clients', 'Math.abs(ahead) < LATE ? ahead > 0 : at > than.at', 'false ? false : at > than.at'),
   row('gateway/pipeline/pipeline.ts', 'faults/redis', 'else if (exchange.credential)', 'else if (exchange.tunnel)'),
   row('gateway/limiter/newcomers.ts', 'limiter/address-allowance', 'Math.max(entry.asOf - now, 0)', '0'),
-  row(LUA, 'limiter/usage', 'more_refused = retry_at, now + min(struck, most), more_refused + 1', 'more_refused = retry_at, now, 9'),
+  row(
+    LUA,
+    'limiter/usage',
+    'more_refused = retry_at, now + min(struck, most), more_refused + 1',
+    'more_refused = retry_at, now, 9',
+  ),
   row(
     'gateway/pipeline/pipeline.ts',
     'operators/requests.test',

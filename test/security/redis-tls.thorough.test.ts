@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
+import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { TlsConnector } from '../../gateway/stores/redis/connection.ts';
@@ -33,6 +35,17 @@ async function startTlsServer(): Promise<number> {
 }
 
 /** Starts a sentinel that uses only TLS and watches a primary with TLS. @returns its port */
+/** Whether something listens on the port. */
+const opens = async (port: number): Promise<boolean> => {
+  const socket = net.connect(port, '127.0.0.1');
+  const isOpen = await once(socket, 'connect').then(
+    () => true,
+    () => false,
+  );
+  socket.destroy();
+  return isOpen;
+};
+
 async function startTlsSentinel(primaryPort: number): Promise<number> {
   const [port, folder] = [await freePort(), await temporaryFolder()];
   const directives = Object.entries({
@@ -49,6 +62,7 @@ async function startTlsSentinel(primaryPort: number): Promise<number> {
   ];
   await writeFile(`${folder}/sentinel.conf`, lines.join('\n'));
   startProcess('redis-server', [`${folder}/sentinel.conf`, '--sentinel'], {}, { stdio: 'ignore' });
+  await expect.poll(() => opens(port)).toBe(true);
   return port;
 }
 
