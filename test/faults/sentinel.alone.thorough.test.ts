@@ -204,6 +204,9 @@ test.for([
         await ask(key);
         if ((await admin('DELETE', `/keys/${id}`)).status !== 204) continue;
         revoked?.push(id);
+        if (!(await ask(key)).includes(200)) continue;
+        // A gateway that has not reached the new primary yet decides by what it knows. The old one runs for ten seconds.
+        await sleep(2_000);
         if ((await ask(key)).includes(200)) served?.push(id);
       }
     }

@@ -119,8 +119,6 @@ const watchedBy = (
   }) satisfies RedisOptions;
 
 const WATCH_AGAIN_MS = 1_000;
-/** Longer than the sentinels let an old primary run as one. */
-const DEPOSED_MS = 15_000;
 
 /**
  * Closes the connection as soon as a sentinel announces another primary. The old one may still be running, and the
@@ -135,17 +133,6 @@ function endWhenDeposed(
   logger: Logger,
 ): void {
   const current = () => ({ username, password: credentials().sentinelPassword });
-  const end = () => redis.stream?.destroy(new Error('The primary was replaced.'));
-  const isAt = async (host = '', port = '') => {
-    const { address } = await lookup(host).catch(() => ({ address: '' }));
-    return redis.stream?.remoteAddress === address && redis.stream.remotePort === Number(port);
-  };
-  /** Host and port of the primary that was replaced last, and when. */
-  let [oldHost, oldPort, replacedAt] = ['', '', Number.NEGATIVE_INFINITY];
-  // A sentinel may have named the old primary just before another one announced the new one.
-  redis.on('connect', async () => {
-    if (performance.now() - replacedAt < DEPOSED_MS && (await isAt(oldHost, oldPort))) end();
-  });
   for (const address of sentinels) {
     const watch: Redis = new Redis({
       ...failFast(SENTINEL_TIMEOUT_MS),
@@ -178,11 +165,12 @@ function endWhenDeposed(
       }),
     );
     watch.on('message', async (_channel, announced: string) => {
-      const [name, host = '', port = '', newHost, newPort] = announced.split(' ');
-      if (name !== masterName) return;
-      [oldHost, oldPort, replacedAt] = [host, port, performance.now()];
+      const [name, , , host = '', port] = announced.split(' ');
+      const { address } = await lookup(host).catch(() => ({ address: '' }));
+      const { remoteAddress, remotePort } = redis.stream ?? {};
       // Another sentinel may have announced it first.
-      if (!(await isAt(newHost, newPort))) end();
+      const isThere = remoteAddress === address && remotePort === Number(port);
+      if (name === masterName && !isThere) redis.stream?.destroy(new Error('The primary was replaced.'));
     });
     redis.once('end', () => watch.disconnect());
   }
