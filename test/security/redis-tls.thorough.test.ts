@@ -34,7 +34,6 @@ async function startTlsServer(): Promise<number> {
   return port;
 }
 
-/** Starts a sentinel that uses only TLS and watches a primary with TLS. @returns its port */
 /** Whether something listens on the port. */
 const opens = async (port: number): Promise<boolean> => {
   const socket = net.connect(port, '127.0.0.1');
@@ -46,6 +45,7 @@ const opens = async (port: number): Promise<boolean> => {
   return isOpen;
 };
 
+/** Starts a sentinel that uses only TLS and watches a primary with TLS. @returns its port */
 async function startTlsSentinel(primaryPort: number): Promise<number> {
   const [port, folder] = [await freePort(), await temporaryFolder()];
   const directives = Object.entries({

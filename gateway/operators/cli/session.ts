@@ -71,7 +71,9 @@ export class Session {
   /** Writes the end of the output. Resolves once all of it has been written; if that fails, the program exits. */
   writeEnd(text: string): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    process.stdout.write(text, (fault) => fault ?? resolve());
+    process.stdout.write(text, (fault) => {
+      if (!fault) resolve();
+    });
     return promise;
   }
 
