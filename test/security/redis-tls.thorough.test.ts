@@ -1,6 +1,4 @@
-import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
-import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { TlsConnector } from '../../gateway/stores/redis/connection.ts';
@@ -8,6 +6,7 @@ import { type Authority, createAuthority } from '../support/certificates.ts';
 import { send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
 import { startProcess } from '../support/process.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
 import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
@@ -34,17 +33,6 @@ async function startTlsServer(): Promise<number> {
   return port;
 }
 
-/** Whether something listens on the port. */
-const opens = async (port: number): Promise<boolean> => {
-  const socket = net.connect(port, '127.0.0.1');
-  const isOpen = await once(socket, 'connect').then(
-    () => true,
-    () => false,
-  );
-  socket.destroy();
-  return isOpen;
-};
-
 /** Starts a sentinel that uses only TLS and watches a primary with TLS. @returns its port */
 async function startTlsSentinel(primaryPort: number): Promise<number> {
   const [port, folder] = [await freePort(), await temporaryFolder()];
@@ -62,7 +50,7 @@ async function startTlsSentinel(primaryPort: number): Promise<number> {
   ];
   await writeFile(`${folder}/sentinel.conf`, lines.join('\n'));
   startProcess('redis-server', [`${folder}/sentinel.conf`, '--sentinel'], {}, { stdio: 'ignore' });
-  await expect.poll(() => opens(port)).toBe(true);
+  await expect.poll(() => connectRaw(`http://127.0.0.1:${port}`)).toBeDefined();
   return port;
 }
 
