@@ -182,9 +182,9 @@ test.for(bothStacks(redisUrl))(
     const stack = await startLive({ ...environment, CORE_URL: core.url });
     const leaked = await stack.issueKey();
     const tunnel = await opened(stack, leaked);
+    const rotatedAt = performance.now();
     const rotated = await stack.admin('POST', `/keys/${idOf(leaked)}/rotate`, { graceSeconds: 2 });
     const fresh = await opened(stack, (rotated.json as { key: string }).key);
-    const rotatedAt = performance.now();
     expect(await tunnel.closed).toBe(1_008);
     expect(performance.now() - rotatedAt).toBeGreaterThan(1_500);
     expect(fresh.webSocket.readyState).toBe(WebSocket.OPEN);
