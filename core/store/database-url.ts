@@ -30,13 +30,14 @@ export class DatabaseUrl {
     this.#lastAccepted = url;
   }
 
-  /** Notes a refused URL. Only the current URL counts: if the fallback was refused, the current URL is tried next. */
-  refused(url: string): void {
+  /**
+   * Notes a refused URL. Only the current URL counts: if the fallback was refused, the current URL is tried next.
+   *
+   * @returns whether the next attempt uses another URL
+   */
+  refused(url: string): boolean {
     this.#lastRefused = url === this.#read() ? { url, at: performance.now() } : undefined;
-  }
-
-  get hasOther(): boolean {
-    return this.#lastAccepted !== undefined && this.#lastAccepted !== this.#read();
+    return this.forNewConnection() !== url;
   }
 }
 

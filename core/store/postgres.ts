@@ -18,18 +18,16 @@ const MIGRATION_LOCK = 7_261_001;
  * connection.
  */
 export class PostgresStore implements Store {
-  readonly #url: DatabaseUrl;
   readonly #pool: pg.Pool;
   readonly #readiness: PostgresReadiness;
 
   private constructor(url: DatabaseUrl) {
     const Client = connectionsTo(url);
-    this.#url = url;
     this.#pool = new pg.Pool({ ...CONNECTION_OPTIONS, max: CONNECTIONS, Client });
     // A broken idle connection is replaced when the next one is needed. Without this listener its error would crash the
     // process.
     this.#pool.on('error', () => {});
-    this.#readiness = new PostgresReadiness(() => this.#retryRefused(() => openAlone(Client)));
+    this.#readiness = new PostgresReadiness(() => repeatedIf(isPasswordOutdated, () => openAlone(Client)));
   }
 
   /**
@@ -73,7 +71,7 @@ export class PostgresStore implements Store {
    */
   async #withConnection<T>(use: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     let broken = false;
-    const client = await this.#retryRefused(() => this.#pool.connect()).catch((cause: unknown) => {
+    const client = await repeatedIf(isPasswordOutdated, () => this.#pool.connect()).catch((cause: unknown) => {
       throw new Unavailable(cause);
     });
     client.on('error', ignore);
@@ -86,11 +84,6 @@ export class PostgresStore implements Store {
       client.off('error', ignore);
       client.release(broken);
     }
-  }
-
-  /** Connects. If the password is refused while it is being changed, tries the other URL. */
-  #retryRefused<T>(connect: () => Promise<T>): Promise<T> {
-    return repeatedIf((fault) => isPasswordRefused(fault) && this.#url.hasOther, connect);
   }
 }
 
@@ -167,7 +160,7 @@ const connectionsTo = (url: DatabaseUrl) =>
         url.accepted(this.#url);
         return this;
       } catch (fault) {
-        if (isPasswordRefused(fault)) url.refused(this.#url);
+        if (PASSWORD_REFUSED.has(codeOf(fault)) && url.refused(this.#url)) throw new PasswordOutdated(fault);
         throw this.#wasAccepted() && (fault as Error).message === 'timeout expired' ? new PostgresSilent() : fault;
       }
     }
@@ -294,7 +287,14 @@ const isSlow = (fault: unknown): boolean =>
   SHORT.test(codeOf(fault)) ||
   (fault instanceof Error && fault.message === 'Query read timeout');
 
-const isPasswordRefused = (fault: unknown): boolean => PASSWORD_REFUSED.has(codeOf(fault));
+/** The password was refused while it was being changed, so that another attempt may use one that is accepted. */
+class PasswordOutdated extends Error {
+  constructor(cause: unknown) {
+    super((cause as Error).message, { cause });
+  }
+}
+
+const isPasswordOutdated = (fault: unknown): boolean => fault instanceof PasswordOutdated;
 
 /** Whether the connection can no longer be used. */
 function isConnectionLost(fault: unknown): boolean {

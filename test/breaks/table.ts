@@ -350,6 +350,12 @@ export const BREAKS: readonly Break[] = [
   // The core.
   row('core/store/sqlite.ts', 'core/group-commit', 'if (this.#file.isGone) throw', 'if (false) throw'),
   row('core/store/postgres.ts', 'core/postgres', 'else if (isCommitting) throw', 'else if (false) throw'),
+  row(
+    'core/store/database-url.ts',
+    'faults/secret-rotation.alone',
+    'return this.forNewConnection() !== url;',
+    'return this.#lastAccepted !== this.#read();',
+  ),
   row('shared/client/transport.ts', 'core/client', 'if (!isTimeout(callMs)) throw', 'if (false) throw'),
   row(
     'core/store/idempotency.ts',

@@ -1,10 +1,12 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import https from 'node:https';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { expect, test } from 'vitest';
 import { createAuthority } from '../support/certificates.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
 import { send } from '../support/http.ts';
 import type { EverydayLoad } from '../support/load.ts';
 import { startPostgres } from '../support/postgres.ts';
@@ -85,6 +87,29 @@ test('the PostgreSQL password is rotated without a failed request', async () => 
   await root.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'store'");
   await expect.poll(async () => (await send(`${stack.core}/v1/pets`)).status, WITHIN).toBe(200);
   expect((await send(`${stack.core}/readyz`)).status).toBe(200);
+  await root.end();
+});
+
+test('connections that still use the old PostgreSQL password are opened again with the new one', async () => {
+  const { root, host } = await startWithPassword();
+  const [written = ''] = valuesOf('PostgreSQL password');
+  // Replies to connections with the old password are slow, so several are under way when the first is refused.
+  const slow = await startFaultProxy(`postgres://${host}`);
+  const DATABASE_URL_FILE = await secretFile(elsewhere(written.replace(NEW, OLD), new URL(slow.url).host));
+  const stack = await startStack({ DATABASE_URL: '', DATABASE_URL_FILE });
+  const pets = async () => (await send(`${stack.core}/v1/pets`)).status;
+  expect(await pets()).toBe(200);
+  await writeFile(DATABASE_URL_FILE, elsewhere(written, host));
+  const endConnections = () =>
+    root.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'store'");
+  await endConnections();
+  await expect.poll(pets, WITHIN).toBe(200); // The new password was refused, so the old one is used.
+  await root.query(`ALTER ROLE store PASSWORD '${NEW}'`);
+  await endConnections();
+  await expect.poll(() => slow.connections).toBe(0);
+  slow.set({ kind: 'delay', ms: 100 });
+  const statuses = await Promise.all(Array.from({ length: 8 }, (_, at) => sleep(at * 25).then(pets)));
+  expect(statuses).toEqual(statuses.map(() => 200));
   await root.end();
 });
 
