@@ -74,14 +74,12 @@ export class PostgresStore implements Store {
     const client = await repeatedIf(isPasswordOutdated, () => this.#pool.connect()).catch((cause: unknown) => {
       throw new Unavailable(cause);
     });
-    client.on('error', ignore);
     try {
       return await use(client);
     } catch (fault) {
       broken = isConnectionLost(fault);
       throw isUnavailable(fault) && !(fault instanceof OutcomeUnknown) ? new Unavailable(fault) : fault;
     } finally {
-      client.off('error', ignore);
       client.release(broken);
     }
   }
@@ -98,12 +96,9 @@ async function checkEncoding(client: pg.ClientBase): Promise<void> {
 
 async function openAlone(Client: ReturnType<typeof connectionsTo>): Promise<pg.Client> {
   const client = new Client(CONNECTION_OPTIONS);
-  client.on('error', ignore);
   await client.connect();
   return client;
 }
-
-const ignore = (): void => {};
 
 const CONNECT_TIMEOUT_MS = 1_000;
 /**
@@ -141,6 +136,9 @@ const connectionsTo = (url: DatabaseUrl) =>
       });
       const connectionString = url.forNewConnection();
       super({ ...options, connectionString, stream: () => socket });
+      // PostgreSQL can end a connection at any time, even as it opens. The next query on it is rejected; without this
+      // listener, the event would crash the process.
+      this.on('error', () => {});
       this.#url = connectionString;
       this.#wasAccepted = () => wasAccepted;
     }

@@ -350,6 +350,7 @@ export const BREAKS: readonly Break[] = [
   // The core.
   row('core/store/sqlite.ts', 'core/group-commit', 'if (this.#file.isGone) throw', 'if (false) throw'),
   row('core/store/postgres.ts', 'core/postgres', 'else if (isCommitting) throw', 'else if (false) throw'),
+  row('core/store/postgres.ts', 'core/store-faults', "this.on('error', () => {});", ''),
   row(
     'core/store/database-url.ts',
     'faults/secret-rotation.alone',
