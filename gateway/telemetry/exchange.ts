@@ -150,7 +150,7 @@ export class Exchange {
     if (ownAnswer === 'reference') return 'reference';
     if (error === undefined) return ownAnswer ?? 'left';
     if (error.cause instanceof StoreUnavailable) return 'unavailable';
-    return error.status < 500 ? 'invalid' : 'failed';
+    return error.status < 500 || error.code === 'http_version_not_supported' ? 'invalid' : 'failed';
   }
 
   /** 'local' if the decision was not made in Redis. */
@@ -275,7 +275,7 @@ export type DecisionOutcome = (typeof DECISION_OUTCOMES)[number];
  * Why there was no decision.
  * - `malformed`: the key is missing or malformed
  * - `shed`: the gateway is overloaded
- * - `unavailable`: Redis is unavailable and the key has not been seen before
+ * - `unavailable`: Redis is unavailable, and the key was not used on this gateway since it was last changed
  * - `unusable`: the key's data is corrupt
  * - `reference`: the file needs no key
  * - `own`: the gateway answers by itself, for example with a key's limit status

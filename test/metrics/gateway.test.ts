@@ -120,11 +120,12 @@ test('a request without a decision is counted by reason, and each request is cou
   await ask('/v1/pets', UNKNOWN_KEY);
   await ask('/v1//pets', key);
   await sendBytes(stack.gateway, 'GARBAGE\r\n\r\n');
+  await sendBytes(stack.gateway, 'GET /v1/pets HTTP/1.2\r\n\r\n');
   await ask('/v1/pets', unusable);
-  await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_requests_total')).toBe(7);
+  await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_requests_total')).toBe(8);
   const metrics = await scrape(stack.adminUrl);
   expect(shown(metrics, 'gateway_decisions_total')).toEqual(['admitted free shared 1']);
-  expect(shown(metrics, WITHOUT)).toEqual(['invalid 2', 'malformed 2', 'reference 1', 'unusable 1']);
+  expect(shown(metrics, WITHOUT)).toEqual(['invalid 3', 'malformed 2', 'reference 1', 'unusable 1']);
   await redis.flushdb();
 });
 

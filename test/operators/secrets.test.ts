@@ -38,8 +38,10 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     const [own, added] = await secretsOf(stack, first);
     expect(own).toMatchObject({ name: 'first', scope: ['read', 'write'], networks: [] });
     expect(added).toMatchObject({ name: 'billing service', createdAt: expect.any(String) });
-    for (const { lastUsedAt = '' } of [own, added] as Secret[])
+    for (const { lastUsedAt = '', createdAt } of [own, added] as Secret[]) {
+      expect(Date.parse(lastUsedAt)).toBeGreaterThanOrEqual(Date.parse(createdAt));
       expect(Math.abs(Date.now() - Date.parse(lastUsedAt))).toBeLessThan(120_000);
+    }
     expect((await stack.admin('GET', `/keys/${idOf(first)}`)).text).not.toContain(key.slice(16, 48));
   });
 

@@ -15,7 +15,7 @@ import type { AdminDependencies } from './operation.ts';
 /** A secret as operators see it: everything except its digest. */
 export const describeSecret = (
   { id, name, scope, networks, createdAt, expiresAt, unreadable }: Secret,
-  used: KeyEntry['used'],
+  { [id]: usedAt }: KeyEntry['used'],
 ) => ({
   id,
   name,
@@ -24,7 +24,8 @@ export const describeSecret = (
   createdAt: toTime(createdAt),
   expiresAt: shownTime(expiresAt),
   unreadable,
-  lastUsedAt: shownTime(used[id]),
+  // Stored to the minute, so it can be earlier than the creation.
+  lastUsedAt: usedAt === undefined ? undefined : toTime(Math.max(usedAt, createdAt)),
 });
 
 /** Tags are left out if there are none. */

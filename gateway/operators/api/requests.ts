@@ -288,7 +288,7 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport, isBanOver: boole
   unavailable: ({ fault }) => [
     fault?.startsWith(NO_FACTS)
       ? "Redis did not answer, so the key's usage could not be read."
-      : 'Redis did not answer, and this gateway has not seen the key before.',
+      : 'Redis did not answer, and the key had not been used on this gateway since it was last changed.',
     'Check Redis, as the runbook describes.',
   ],
   unusable: () => ["The key's data in Redis cannot be read.", 'The doctor names the invalid field.'],
