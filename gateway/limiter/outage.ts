@@ -56,7 +56,10 @@ export function surviveOutages(
   async function decideHere(credential: Credential, charge: LocalCharge): Promise<Verdict> {
     const verdict = await locals.decide(credential, charge);
     if (verdict === undefined)
-      throw new StoreUnavailable('Redis is unavailable, and the key has not been used here since it was last changed.', NO_DECISION);
+      throw new StoreUnavailable(
+        'Redis is unavailable, and the key has not been used here since it was last changed.',
+        NO_DECISION,
+      );
     if (charge === 'not again' && verdict.outcome === 'admitted') onUnknown();
     return verdict;
   }
