@@ -7,7 +7,7 @@ import type { Clients } from './limiter/clients.ts';
 import { redactApiKeys } from './limiter/credential.ts';
 import type { LocalDecisions } from './limiter/limiter.ts';
 import type { PlansInForce, StoredPlans } from './limiter/plans.ts';
-import { type Announce, AUDIT_LOG, banLog, confirmed, follow } from './primary/changes.ts';
+import { type Announce, AUDIT_LOG, announceTo, banLog, confirmed, follow, Made } from './primary/changes.ts';
 import { certificatesIn } from './redis-settings.ts';
 import { AuditLog, logged } from './stores/audit.ts';
 import type { Backend, Embedded, OperatorsStores } from './stores/backend.ts';
@@ -15,6 +15,7 @@ import { watchEdits } from './stores/hand-edits.ts';
 import { Backups, Keys } from './stores/keys.ts';
 import { PlanCache } from './stores/plan-cache.ts';
 import { Plans } from './stores/plans.ts';
+import type { Peers } from './stores/redis/peers.ts';
 import { type Credentials, credentialsOf, START_MS } from './stores/redis/target.ts';
 import type { Storage } from './stores/storage.ts';
 import { Tokens } from './stores/tokens.ts';
@@ -31,12 +32,17 @@ export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStor
   readonly banned: BannedKeys;
   /** Notifies the other gateways of a ban that a decision imposed. */
   noteBan(key: string): void;
-  /** Opens the operators' stores. Called once, by the process that serves operators. */
-  operators(): Promise<OperatorsStores>;
+  /**
+   * Opens the operators' stores, and finds the other gateways. Called once, by the process that serves operators.
+   * @param answer answers another gateway's question
+   */
+  operators(answer: Answer): Promise<OperatorsStores & { readonly peers: Peers | undefined }>;
   /** Resolves once plans and script have been loaded from the store. Never rejects. */
   readonly loaded: Promise<void>;
   isLoaded(): boolean;
 }
+
+type Answer = (content: unknown) => Promise<unknown>;
 
 interface OpenOptions {
   readonly clients: Clients;
@@ -96,7 +102,7 @@ export async function openBackend(
     recent: new RecentRequests(settings.RECENT_REQUESTS / settings.WORKERS, planCache, redactApiKeys),
     banned: new BannedKeys(),
     noteBan: bans.add,
-    async operators() {
+    async operators(answer) {
       const own = logged(await operatorsStorage(), logger);
       watchEdits({ storage: own, plans: new Plans(own), planCache }, stopped.signal);
       // Without Redis, nobody else changes the store.
@@ -108,7 +114,14 @@ export async function openBackend(
         for (const tail of tails) tail.run(stopped.signal);
         bans.run(stopped.signal);
       }
-      return storesOver(confirmed(own, announce, () => planCache.begin()));
+      const announceHere = announceTo(own, announce);
+      const peers = backend.peers?.((content) => {
+        const made = Made.safeParse(content).data;
+        return made === undefined ? answer(content) : announceHere(made);
+      });
+      peers?.start();
+      const begin = () => planCache.begin();
+      return { ...storesOver(confirmed(own, announceHere, begin, peers?.notify)), peers };
     },
     loaded,
     isLoaded: () => isLoaded,

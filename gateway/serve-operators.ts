@@ -38,9 +38,7 @@ export async function serveOperators(
 ): Promise<OperatorsServer> {
   const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
   const coreToken = coreTokenOf(settings, logger);
-  const stores = await backend.operators();
-  const peers = backend.peers?.(answerPeer(requests));
-  peers?.start();
+  const { peers, ...stores } = await backend.operators(answerPeer(requests));
   const ofAll = ofAllGateways(requests, peers);
   const traffic = new WatchedTraffic({ counted: about.metrics.counted, banned, isLocal, workers, processes });
   exposeRedisMemory(about.metrics, backend);

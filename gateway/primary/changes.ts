@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { z } from 'zod';
 import { repeat } from '../../shared/process/repeat.ts';
 import { type CheckResult, fault, good } from '../check-result.ts';
 import type { Clients } from '../limiter/clients.ts';
@@ -22,6 +23,10 @@ import type { Changed } from './channel.ts';
 
 export type Announce = (changed: Changed) => Promise<void>;
 
+/** A change that was made: the records that processes must read again. */
+export const Made = z.object({ records: z.array(z.string() as z.ZodType<RecordName>), isReset: z.boolean() });
+export type Made = z.infer<typeof Made>;
+
 /** Makes this process act on a change. */
 export function actOn(changed: Changed, clients: Clients, planCache: PlanCache | undefined): void {
   if ('key' in changed) clients.noteChange(changed.key, changed.isReset);
@@ -30,12 +35,35 @@ export function actOn(changed: Changed, clients: Clients, planCache: PlanCache |
 }
 
 /**
- * The operators' storage, which acknowledges a change once every worker of this gateway acts on it.
+ * Makes every worker of this gateway act on a change.
  * @param announce resolves when no worker acts on older data
+ */
+export const announceTo =
+  (storage: Pick<Storage, 'read'>, announce: Announce) =>
+  async ({ records, isReset }: Made): Promise<void> => {
+    const announced = records.map(async (record) => {
+      const key = keyIdOf(record);
+      if (key !== undefined) return await announce(changedKey(key, isReset));
+      // Workers receive the plans, because their connections to Redis may be slower than this one.
+      const plans = await storage.read('plans').catch((cause) => Promise.reject(new Unknown(cause)));
+      if (plans !== undefined) await announce({ plans });
+    });
+    await Promise.all(announced);
+  };
+
+/**
+ * The operators' storage, which acknowledges a change once every worker acts on it, also those of other gateways.
+ * @param announce makes the workers of this gateway act on a change
  * @param begin makes sure that a new store has a plan table before it gets a key, because the built-in plans are
  *   written only to an empty store
+ * @param notify makes the other gateways act on a change
  */
-export function confirmed(storage: Storage, announce: Announce, begin: () => Promise<void>): Storage {
+export function confirmed(
+  storage: Storage,
+  announce: (made: Made) => Promise<void>,
+  begin: () => Promise<void>,
+  notify: (made: Made) => Promise<void> = async () => {},
+): Storage {
   /**
    * The records that may have been changed. Reading one back acknowledges its change, so the change is announced first.
    */
@@ -44,41 +72,32 @@ export function confirmed(storage: Storage, announce: Announce, begin: () => Pro
   async function read(record: RecordName) {
     const fields = await storage.read(record);
     if (doubtful.has(record)) {
-      await confirm([record]);
+      await confirm({ records: [record], isReset: false });
       doubtful.delete(record);
     }
     return fields;
   }
 
   async function change(given: Change): Promise<boolean> {
-    const watched = watchedIn(given);
+    const records = watchedIn(given);
     await begin();
+    let isMade = false;
     try {
-      const isMade = await storage.change(given);
-      if (isMade) await confirm(watched, hasReset(given.entries.map(({ fields }) => fields)));
+      isMade = await storage.change(given);
+      if (isMade) await confirm({ records, isReset: hasReset(given.entries.map(({ fields }) => fields)) });
       return isMade;
     } catch (fault) {
       if (!(fault instanceof NotMade)) {
-        for (const record of watched) doubtful.add(record);
-        await confirm(watched).catch(() => {});
+        for (const record of records) doubtful.add(record);
+        if (!isMade) await announce({ records, isReset: false }).catch(() => {});
       }
       throw fault;
     }
   }
 
-  async function confirm(records: readonly RecordName[], isReset = false): Promise<void> {
-    const confirmations = records.map((record) => {
-      const key = keyIdOf(record);
-      return key === undefined ? announcePlans() : announce(changedKey(key, isReset));
-    });
-    await Promise.all(confirmations);
-  }
-
-  /** The announcement contains the plans, because a worker's connection to Redis may be slower than the operators'. */
-  async function announcePlans(): Promise<void> {
-    const plans = await storage.read('plans').catch((cause) => Promise.reject(new Unknown(cause)));
-    if (plans !== undefined) await announce({ plans });
-  }
+  const confirm = async (made: Made): Promise<void> => {
+    if (made.records.length > 0) await Promise.all([announce(made), notify(made)]);
+  };
 
   return withOwn(storage, { read, change });
 }

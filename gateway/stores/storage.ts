@@ -192,10 +192,14 @@ export class Unknown extends Unavailable {
   }
 }
 
-/** A change was made, but is lost if its Redis node fails now. */
+/**
+ * A change was made, but is lost if its Redis node fails now, or is not in force on another gateway if that one loses
+ * Redis now.
+ */
 export class Unconfirmed extends Unavailable {
-  constructor() {
-    const why = 'The change was made, but no replica has confirmed it.';
+  /** @param missing what is missing, as the end of a sentence */
+  constructor(missing: string) {
+    const why = `The change was made, but ${missing}.`;
     super(why, `${why} It is safe to repeat the change.`);
   }
 }

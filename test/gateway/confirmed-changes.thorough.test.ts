@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { RequestsAnswer } from '../../gateway/operators/api/answers.ts';
-import { AUDIT_LOG, confirmed, follow } from '../../gateway/primary/changes.ts';
+import { AUDIT_LOG, announceTo, confirmed, follow } from '../../gateway/primary/changes.ts';
 import type { Changed } from '../../gateway/primary/channel.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
@@ -156,11 +156,12 @@ async function announcingStorage() {
       };
     },
   }) as Storage;
-  const announceTo = async (changed: Changed) => {
+  const note = async (changed: Changed) => {
     await new Promise((resolve) => setTimeout(resolve, 10));
     changes.push(changed);
   };
-  return { storage: confirmed(failing, announceTo, async () => {}), changes, faults };
+  const announce = announceTo(failing, note);
+  return { storage: confirmed(failing, announce, async () => {}), changes, faults };
 }
 
 const create = {

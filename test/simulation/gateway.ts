@@ -3,7 +3,15 @@ import { monotonicClock } from '../../gateway/limiter/bucket.ts';
 import { Clients } from '../../gateway/limiter/clients.ts';
 import type { Limiter, LocalDecisions } from '../../gateway/limiter/limiter.ts';
 import type { PlanTable } from '../../gateway/limiter/plans.ts';
-import { type Announce, AUDIT_LOG, actOn, banLog, confirmed, follow } from '../../gateway/primary/changes.ts';
+import {
+  type Announce,
+  AUDIT_LOG,
+  actOn,
+  announceTo,
+  banLog,
+  confirmed,
+  follow,
+} from '../../gateway/primary/changes.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { PlanCache } from '../../gateway/stores/plan-cache.ts';
 import { Plans } from '../../gateway/stores/plans.ts';
@@ -64,7 +72,8 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}) {
   if (wrappers.isDeaf !== true)
     for (const log of [AUDIT_LOG, bans.followed]) follow(log, backend.storage, announce).run(stopped.signal);
   bans.run(stopped.signal);
-  const storage = confirmed(operatorsStorage, wrappers.announce?.(announce) ?? announce, () => planCache.begin());
+  const announceHere = announceTo(operatorsStorage, wrappers.announce?.(announce) ?? announce);
+  const storage = confirmed(operatorsStorage, announceHere, () => planCache.begin());
   const limiter = remembering(clients, backend.limiter);
   return {
     limiter: wrappers.limiter?.(limiter) ?? limiter,

@@ -4,18 +4,23 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pairsOf } from '../../../shared/lists.ts';
 import { repeat } from '../../../shared/process/repeat.ts';
 import { isRunning } from '../../../shared/process/running.ts';
+import { Unconfirmed } from '../storage.ts';
 import type { RedisConnection } from './calls.ts';
+import { isCluster } from './connection.ts';
 
 /** The gateways, scored by the time of their last poll for questions, in Unix seconds by the Redis clock. */
 const GATEWAYS = 'gateway:gateways';
 const questionsOf = (gateway: string): string => `gateway:questions:{${gateway}}`;
 const answersOf = (question: string): string => `gateway:answers:{${question}}`;
 
-const LOOK_EVERY_MS = 250;
+const LOOK_EVERY_MS = 100;
 /** How often a gateway records that it is polling. If it hangs, others show the last record as its sign of life. */
 const LISTED_EVERY_MS = 1_000;
 /** A gateway that has not polled for this long counts as stopped. A gateway that only hangs for a while does not. */
 const FORGOTTEN_AFTER_SECONDS = 300;
+/** A gateway that has polled within this time serves clients, so a change waits for its confirmation. */
+const SERVES_FOR_SECONDS = 3;
+const CONFIRM_WITHIN_MS = 1_000;
 const EXPIRES_SECONDS = 30;
 const MOST_QUESTIONS = 16;
 const ANSWER_EVERY_MS = 20;
@@ -51,8 +56,9 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
    * Queries all other gateways. Never rejects, and returns in time even if Redis is down or hangs.
    * @returns the answers, and the gateways that did not answer. The latter are undefined if the gateways are unknown,
    *   or if Redis hung or refused commands during the query, so that their silence proves nothing (`areUnasked`)
+   * @param seenForSeconds leaves out gateways that have not polled for longer
    */
-  async function ask(content: unknown, withinMs: number) {
+  async function ask(content: unknown, withinMs: number, seenForSeconds = FORGOTTEN_AFTER_SECONDS) {
     const until = performance.now() + withinMs;
     const answers = new Map<string, unknown>();
     let [repliedAt, hungMs] = [performance.now(), 0];
@@ -60,8 +66,8 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
       const now = performance.now();
       [repliedAt, hungMs] = [now, Math.max(hungMs, now - repliedAt)];
     };
-    const listed = await Promise.race([others(), waited(LIST_WITHIN_MS)]).catch(() => undefined);
-    if (listed === undefined) return { answers: [], missing: undefined };
+    const listed = await Promise.race([others(seenForSeconds), waited(LIST_WITHIN_MS)]).catch(() => undefined);
+    if (listed === undefined) return { answers: [], missing: undefined, areUnasked: false };
     const asked = [...listed.keys()];
     noteReply();
     const id = randomBytes(12).toString('hex');
@@ -78,18 +84,22 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
       }
     };
     const late = waited(Math.max(0, until - performance.now()));
-    const isRefused = await Promise.race([askAll(), late]).catch(() => true);
+    let refusal: Error | undefined;
+    await Promise.race([askAll(), late]).catch((fault: Error) => {
+      refusal = fault;
+    });
     noteReply();
     const silent = asked.filter((gateway) => !answers.has(gateway));
     const named = [...answers].map(([gateway, answer]) => ({ gateway: nameOf(gateway), answer }));
-    if (silent.length > 0 && (isRefused || hungMs > HUNG_MS))
-      return { answers: named, missing: undefined, areUnasked: true };
+    if (silent.length > 0 && (refusal !== undefined || hungMs > HUNG_MS))
+      return { answers: named, missing: undefined, areUnasked: true, refusal };
     const gone = silent.filter((gateway) =>
       hasEnded(gateway, listed.get(gateway) ?? 0, [own ?? '', ...answers.keys()]),
     );
     if (gone.length > 0) void redis.zrem(GATEWAYS, ...gone).catch(() => undefined);
     return {
       answers: named,
+      areUnasked: false,
       missing: silent
         .filter((gateway) => !gone.includes(gateway))
         .map((gateway) => ({ gateway: nameOf(gateway), seenAt: new Date(listed.get(gateway) ?? 0).toISOString() })),
@@ -129,15 +139,30 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     }
   }
 
-  /** The time of each other gateway's last poll, in Unix ms. */
-  async function others(): Promise<Map<string, number>> {
+  /** The time of the last poll of each other gateway that has polled within `forSeconds`, in Unix ms. */
+  async function others(forSeconds: number): Promise<Map<string, number>> {
     const [listed, now] = await Promise.all([redis.zrange(GATEWAYS, 0, '-1', 'WITHSCORES'), seconds()]);
-    const seen = new Map(pairsOf(listed));
-    const oldest = now - FORGOTTEN_AFTER_SECONDS;
-    const gone = [...seen.keys()].filter((gateway) => Number(seen.get(gateway)) < oldest);
+    const seen = pairsOf(listed).map(([gateway, at]) => ({ gateway, at: Number(at) }));
+    const gone = seen.filter(({ at }) => at < now - FORGOTTEN_AFTER_SECONDS).map(({ gateway }) => gateway);
     if (gone.length > 0) await redis.zrem(GATEWAYS, ...gone);
-    for (const gateway of [own ?? '', ...gone]) seen.delete(gateway);
-    return new Map([...seen].map(([gateway, at]) => [gateway, Number(at) * 1_000]));
+    const wanted = seen.filter(({ gateway, at }) => gateway !== own && at >= now - forSeconds);
+    return new Map(wanted.map(({ gateway, at }) => [gateway, at * 1_000]));
+  }
+
+  /**
+   * Notifies all gateways that serve clients of a change, and waits until they act on it. Gateways that cannot be
+   * notified because Redis refuses it, or because a node of a cluster is down, learn of the change from the logs
+   * (primary/changes.ts).
+   * @throws {Unconfirmed} if one does not answer
+   */
+  async function notify(content: unknown): Promise<void> {
+    const { missing, refusal } = await ask(content, CONFIRM_WITHIN_MS, SERVES_FOR_SECONDS);
+    if (missing === undefined) {
+      if (isCluster(redis) || refusal?.name === 'ReplyError') return;
+      throw new Unconfirmed('the other gateways have not confirmed it');
+    }
+    if (missing.length > 0)
+      throw new Unconfirmed(`not all gateways have confirmed it (${missing.map(({ gateway }) => gateway).join(', ')})`);
   }
 
   /** The Redis clock, because those of gateways can differ by more than they may be silent. */
@@ -152,6 +177,7 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
 
   return {
     ask,
+    notify,
     start(): void {
       ended = repeat(LOOK_EVERY_MS, stopped.signal, look);
     },

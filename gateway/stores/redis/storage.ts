@@ -344,8 +344,9 @@ export function replicasOf(redis: RedisConnection): NoteWrite {
     const node = servingNode(name);
     const socket = node?.stream;
     return async () => {
-      if (node === undefined || socket === undefined) throw new Unconfirmed();
-      if (!(await isSafe(node, socket).catch(() => isStillAlone(node)))) throw new Unconfirmed();
+      if (node === undefined || socket === undefined) throw new Unconfirmed('no replica has confirmed it');
+      if (!(await isSafe(node, socket).catch(() => isStillAlone(node))))
+        throw new Unconfirmed('no replica has confirmed it');
     };
   };
 }

@@ -1,0 +1,77 @@
+import { expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { send } from '../support/http.ts';
+import { connectRaw } from '../support/raw-client.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+/** What one gateway acknowledges to an operator binds on the others, even if Redis stops at that moment. */
+
+const server = await ownRedis();
+const redis = connectionTo(server.url);
+const settings = { REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' };
+const [one, other] = [await startStack(settings), await startStack(settings)];
+
+const BODY = JSON.stringify({ name: 'Rex', categoryId: 1 });
+
+/** Sends a request whose body is incomplete. @returns a function that completes it, and returns the status */
+async function writeSlowly({ gateway }: Stack, key: string) {
+  const client = await connectRaw(gateway);
+  const head = ['POST /v1/pets HTTP/1.1', 'Host: a', `Authorization: Bearer ${key}`, 'Content-Type: application/json'];
+  client.socket.write(`${head.join('\r\n')}\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY.slice(0, 10)}`);
+  return async () => {
+    client.socket.write(BODY.slice(10));
+    await expect.poll(client.received).toMatch(/^HTTP\/1\.1 \d+/);
+    return Number(client.received().slice(9, 12));
+  };
+}
+
+const read = ({ gateway }: Stack, key: string) => send(`${gateway}/v1/pets`, { key });
+
+const WORDS: readonly [string, (key: string) => ReturnType<Stack['admin']>][] = [
+  ['revocation', (key) => one.admin('DELETE', `/keys/${idOf(key)}`)],
+  ['disabling', (key) => one.admin('PATCH', `/keys/${idOf(key)}`, { disabled: true })],
+  ['rotation', (key) => one.admin('POST', `/keys/${idOf(key)}/rotate`, { graceSeconds: 0 })],
+  ['ban', (key) => one.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' })],
+];
+
+test.for(WORDS)('a %s binds on other gateways, even if Redis stops once it is acknowledged', async ([, give]) => {
+  const key = await one.issueKey();
+  for (const stack of [one, other]) await expect.poll(async () => (await read(stack, key)).status).toBe(200);
+  const admitted = async () => Number(await redis.hget(`gateway:key:{${idOf(key)}}`, 'admitted'));
+  expect(await admitted()).toBe(2);
+  const finish = await Promise.all([one, other].map((stack) => writeSlowly(stack, key)));
+  await expect.poll(admitted).toBe(4);
+  expect((await give(key)).status).toBeLessThan(300);
+  server.pause();
+  try {
+    for (const stack of [one, other]) expect((await read(stack, key)).status).toBe(503);
+    for (const status of await Promise.all(finish.map((end) => end()))) expect(status).toBe(503);
+  } finally {
+    server.resume();
+  }
+});
+
+test('a plan binds on other gateways once it is acknowledged', async () => {
+  const key = await one.issueKey({ plan: 'business' });
+  for (let minute = 1_000; minute < 1_005; minute++) {
+    expect((await one.admin('PATCH', '/plans/business', { minute })).status).toBe(200);
+    expect((await read(other, key)).headers['x-ratelimit-limit']).toBe(String(minute));
+  }
+});
+
+test('a change that a running gateway does not confirm is not acknowledged', async () => {
+  const key = await one.issueKey();
+  const [seconds] = await redis.time();
+  await redis.zadd('gateway:gateways', seconds, 'elsewhere:7:6a0c5f00beef');
+  const disable = () => one.admin('PATCH', `/keys/${idOf(key)}`, { disabled: true });
+  const { status, json } = await disable();
+  expect(status).toBe(503);
+  expect(json).toMatchObject({
+    message:
+      'The change was made, but not all gateways have confirmed it (elsewhere:7). It is safe to repeat the change.',
+  });
+  expect((await read(other, key)).status).toBe(401);
+  // A gateway that has not polled for three seconds does not serve, or has lost Redis.
+  await expect.poll(async () => (await disable()).status, { timeout: 10_000 }).toBe(200);
+});
