@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { cleanUp } from './clean-up.ts';
 import { thoroughly } from './thorough.ts';
 
@@ -21,6 +22,11 @@ export function dice(seed: number): Dice {
     return ((mixed ^ (mixed >>> 14)) >>> 0) % below;
   };
 }
+
+/** Any character of Unicode. The unit `binary` of fast-check builds a map of all of them, which takes a second. */
+export const anyCharacter = fc
+  .oneof(fc.integer({ min: 0, max: 0xd7ff }), fc.integer({ min: 0xe000, max: 0x10ffff }))
+  .map((code) => String.fromCodePoint(code));
 
 /** Collects unhandled errors in the process. */
 export function unhandled(): unknown[] {
