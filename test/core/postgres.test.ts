@@ -17,6 +17,10 @@ import { ROOT, startProcess, startService } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
+/** A server of this file alone, which can be stopped. */
+const postgres = await startPostgres();
+cleanUp(postgres.stop);
+
 test('two cores that start together on an empty PostgreSQL create its schema once and serve one gateway', async () => {
   const url = await emptyPostgres();
   const environment = { PORT: '0', DATABASE_URL: url, LOG_LEVEL: 'warn' };
@@ -37,54 +41,6 @@ test('two cores that start together on an empty PostgreSQL create its schema onc
   for (const { child } of cores) child.kill('SIGINT');
   await Promise.all(cores.map(({ ended }) => ended));
 });
-
-test(
-  'without PostgreSQL, the core immediately returns 503, and it works again when PostgreSQL is back',
-  TIMED,
-  async () => {
-    const postgres = await startPostgres();
-    cleanUp(postgres.stop);
-    const stack = await startStack({ DATABASE_URL: postgres.url });
-    const pets = `${stack.core}/v1/pets`;
-    expect((await post(pets, { name: 'Rex', categoryId: 1 })).status).toBe(201);
-
-    postgres.server?.kill('SIGSTOP');
-    const stoppedAt = performance.now();
-    const stalled = new Set(
-      (await Promise.all(Array.from({ length: 30 }, () => send(pets)))).map(({ status }) => status),
-    );
-    const stalledMs = performance.now() - stoppedAt;
-    await fact(() => expect([...stalled].filter((status) => status !== 200 && status !== 503)).toEqual([]));
-    expect(stalledMs).toBeLessThan(2_000);
-    postgres.server?.kill('SIGCONT');
-    await expect.poll(async () => (await send(pets)).status).toBe(200);
-
-    const client = new pg.Client(postgres.url);
-    await client.connect();
-    client.on('error', () => {});
-    await client.query(
-      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'`,
-    );
-    await client.end();
-    await expect.poll(async () => (await send(pets)).status).toBe(200);
-
-    await postgres.stop();
-    const before = performance.now();
-    const answer = await send(pets);
-    const statusesOf = [
-      await post(pets, { name: 'Rex', categoryId: 1 }),
-      await send(`${stack.core}/readyz`),
-      await send(`${stack.core}/livez`),
-    ].map(({ status }) => status);
-    const awayMs = performance.now() - before;
-    await fact(() => {
-      expect([answer.status, answer.headers['retry-after']]).toEqual([503, '1']);
-      expect(answer.json).toEqual({ code: 'unavailable', message: expect.any(String), status: 503 });
-      expect(statusesOf).toEqual([503, 503, 200]);
-    });
-    expect(awayMs).toBeLessThan(500);
-  },
-);
 
 describe('if the connection breaks after COMMIT was sent, the client is told to look first', async () => {
   const proxy = await startFaultProxy(await emptyPostgres());
@@ -172,10 +128,8 @@ async function faultOf(DATABASE_URL: string): Promise<string> {
   );
 }
 
-/** Starts a PostgreSQL with a user that needs a password and has no permissions. */
-async function startLocked(): Promise<URL> {
-  const postgres = await startPostgres();
-  cleanUp(postgres.stop);
+/** Adds a user that needs a password and has no permissions. */
+async function addLocked(): Promise<URL> {
   const client = new pg.Client(postgres.url);
   await client.connect();
   await client.query("CREATE ROLE locked LOGIN PASSWORD 'right-secret'");
@@ -189,7 +143,7 @@ async function startLocked(): Promise<URL> {
 }
 
 describe('a core that cannot use its PostgreSQL reports the reason', async () => {
-  const { port } = await startLocked();
+  const { port } = await addLocked();
   const nobody = await freePort();
   const url = (user: string, rest = 'postgres', at = port) => `postgres://${user}@127.0.0.1:${at}/${rest}`;
 
@@ -235,3 +189,50 @@ test('a core with a file that is not an SQLite database reports its path and exi
   const said = `DATABASE_URL: the SQLite file ${path} cannot be used: file is not a database.\n`;
   expect({ code, out, err }).toEqual({ code: 1, out: '', err: said });
 });
+
+/** This test is the last one, because it stops the server. */
+test(
+  'without PostgreSQL, the core immediately returns 503, and it works again when PostgreSQL is back',
+  TIMED,
+  async () => {
+    const stack = await startStack({ DATABASE_URL: postgres.url });
+    const pets = `${stack.core}/v1/pets`;
+    expect((await post(pets, { name: 'Rex', categoryId: 1 })).status).toBe(201);
+
+    postgres.server?.kill('SIGSTOP');
+    const stoppedAt = performance.now();
+    const stalled = new Set(
+      (await Promise.all(Array.from({ length: 30 }, () => send(pets)))).map(({ status }) => status),
+    );
+    const stalledMs = performance.now() - stoppedAt;
+    await fact(() => expect([...stalled].filter((status) => status !== 200 && status !== 503)).toEqual([]));
+    expect(stalledMs).toBeLessThan(2_000);
+    postgres.server?.kill('SIGCONT');
+    await expect.poll(async () => (await send(pets)).status).toBe(200);
+
+    const client = new pg.Client(postgres.url);
+    await client.connect();
+    client.on('error', () => {});
+    await client.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'`,
+    );
+    await client.end();
+    await expect.poll(async () => (await send(pets)).status).toBe(200);
+
+    await postgres.stop();
+    const before = performance.now();
+    const answer = await send(pets);
+    const statusesOf = [
+      await post(pets, { name: 'Rex', categoryId: 1 }),
+      await send(`${stack.core}/readyz`),
+      await send(`${stack.core}/livez`),
+    ].map(({ status }) => status);
+    const awayMs = performance.now() - before;
+    await fact(() => {
+      expect([answer.status, answer.headers['retry-after']]).toEqual([503, '1']);
+      expect(answer.json).toEqual({ code: 'unavailable', message: expect.any(String), status: 503 });
+      expect(statusesOf).toEqual([503, 503, 200]);
+    });
+    expect(awayMs).toBeLessThan(500);
+  },
+);

@@ -127,14 +127,18 @@ const NO_ADDRESS = '203.0.113.9: this machine has no such address. Set';
 test.for<[main: string, settings: Record<string, string>, ...faults: string[]]>([
   ['core/main.ts', { PORT: inUse.port }, `${IN_USE} PORT to a free port`],
   ['core/main.ts', { HOST: '999.1.1.1' }, `${NO_NAME} HOST to an address of this machine`],
-  ['gateway/main.ts', { PORT: inUse.port }, `${IN_USE} PORT to a free port`],
+  [
+    'gateway/main.ts',
+    { PORT: inUse.port, ADMIN_HOST: '203.0.113.9' },
+    `${IN_USE} PORT to a free port`,
+    `${NO_ADDRESS} ADMIN_HOST to an address of this machine`,
+  ],
   [
     'gateway/main.ts',
     { HOST: '999.1.1.1', PORT: inUse.port, ADMIN_PORT: inUse.port },
     `${NO_NAME} HOST to an address of this machine`,
     `${IN_USE} ADMIN_PORT to a free port`,
   ],
-  ['gateway/main.ts', { ADMIN_HOST: '203.0.113.9' }, `${NO_ADDRESS} ADMIN_HOST to an address of this machine`],
 ])('%s reports the unusable %j in a readable message that names the setting', async ([main, settings, ...faults]) => {
   const DATA_DIR = await temporaryFolder();
   const environment = {

@@ -57,6 +57,13 @@ test('the doctor lists each check that passes', async () => {
   expect(findings[0]?.found).toMatch(/^Redis \d+\.\d+\.\d+, a primary, answers in \d+\.\d ms$/);
 });
 
+const examined = await setUp();
+/** Commands that end each of the faults below but the last. */
+const END =
+  'REPLICAOF NO ONE; CONFIG SET maxmemory 0 maxmemory-policy noeviction appendonly yes; DEL x; ' +
+  'HDEL gateway:plans fre.minute pro.mode; HSET gateway:plans free.minute 60';
+const INVALID = /^free.minute is "60,", which is not a whole number from 1 to 1000000000; 60 stays in force$/;
+
 test.for([
   ['evicts', 'CONFIG SET maxmemory 1gb maxmemory-policy allkeys-lru', 'fault', /API keys may be evicted/],
   ['would evict', 'CONFIG SET maxmemory-policy allkeys-lru', 'warning', /with no maxmemory yet/],
@@ -64,20 +71,15 @@ test.for([
   ['is full', 'CONFIG SET maxmemory 900kb', 'fault', /% of maxmemory is used, so all decisions are local/],
   ['has no append-only file', 'CONFIG SET appendonly no', 'warning', /no append-only file/],
   ['is a replica', 'REPLICAOF 127.0.0.1 1', 'fault', /a replica/],
-  [
-    'holds an invalid limit',
-    'HSET gateway:plans free.minute 60,',
-    'fault',
-    /^free.minute is "60,", which is not a whole number from 1 to 1000000000; 60 stays in force$/,
-  ],
+  ['holds an invalid limit', 'HSET gateway:plans free.minute 60,', 'fault', INVALID],
   ['holds a field that no plan has', 'HSET gateway:plans fre.minute 60', 'fault', /^fre.minute is "60"; no value is/],
   ['has a plan in shadow mode', 'HSET gateway:plans pro.mode shadow', 'warning', /^pro is in shadow mode/],
   ['holds no table', 'SET gateway:plans x', 'fault', /cannot be read/],
 ] as const)('the doctor reports a Redis that %s, with the remedy', async ([, command, status, found]) => {
-  const { redis, stack } = await setUp();
-  for (const one of command.split('; ')) await redis.call(...(one.split(' ') as [string, ...string[]]));
+  const { redis, stack } = examined;
+  for (const one of `${END}; ${command}`.split('; ')) await redis.call(...(one.split(' ') as [string, ...string[]]));
   const finding = { status, found: expect.stringMatching(found), advice: expect.stringMatching(/./) };
-  await expect.poll(() => badOf(stack)).toEqual([expect.objectContaining(finding)]);
+  await expect.poll(() => badOf(stack), { interval: 200 }).toEqual([expect.objectContaining(finding)]);
 });
 
 test('the doctor reports a Redis that answers but refuses decisions, until it accepts them again', async () => {
@@ -216,13 +218,14 @@ test('ctl doctor prints a readable report and exits with 1 if there is a fault',
 });
 
 /** A core that answers /readyz and reads with these statuses. */
-const coreWith = (ready: number, read: number) =>
+const coreWith = (statuses: readonly [ready: number, read: number]) =>
   serveHttp(({ url }, response) => {
-    response.writeHead(url === '/readyz' ? ready : read, { 'content-length': 0 }).end();
+    response.writeHead(statuses[url === '/readyz' ? 0 : 1], { 'content-length': 0 }).end();
   });
 
-const findingsOn = async (CORE_URL: string) =>
-  (await examine(await startStack({ CORE_URL }))).filter(({ about }) => about.startsWith('core '));
+const findingsOn = async (stack: Stack) => (await examine(stack)).filter(({ about }) => about.startsWith('core '));
+const statuses: [ready: number, read: number] = [200, 200];
+const onCore = await startStack({ CORE_URL: await coreWith(statuses) });
 
 test.for([
   [200, 200, 'good', /^is ready, and answers in \d+ ms$/],
@@ -238,15 +241,16 @@ test.for([
 ] as const)(
   'a core that answers /readyz with %i and a read with %i is reported as %s',
   async ([ready, read, status, found]) => {
-    const [finding, ...others] = await findingsOn(await coreWith(ready, read));
+    Object.assign(statuses, [ready, read]);
+    const [finding, ...others] = await findingsOn(onCore);
     expect([finding, others]).toMatchObject([{ status, found: expect.stringMatching(found) }, []]);
     if (status === 'warning') expect(finding?.advice).toMatch(/several.*\/readyz/);
   },
 );
 
 test('the doctor requires /readyz of several cores, because a core without it gets no requests', async () => {
-  const cores = [await coreWith(404, 200), await coreWith(200, 200)];
-  const found = await findingsOn(cores.join());
+  const cores = [await coreWith([404, 200]), await coreWith([200, 200])];
+  const found = await findingsOn(await startStack({ CORE_URL: cores.join() }));
   expect(found.map(({ status }) => status).sort()).toEqual(['fault', 'good']);
 });
 
