@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { ROOT, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
+import { thoroughly } from '../support/thorough.ts';
 
 /** Tests deploy/images.sh in a separate repository, with a fake docker that records its arguments. */
 
@@ -68,8 +69,9 @@ test('nothing is built on an unpinned base image or from uncommitted changes', a
   const { run, commit, digestFile, said } = await checkOut();
   commit();
   expect(await run()).toMatchObject({ code: 1, err: expect.stringMatching(/^The base image node:\S+ is not pinned/) });
-  for (const bad of ['', 'sha256:5', '@sha256:55', `${DIGEST}5`, `latest${DIGEST}`]) {
-    await writeFile(digestFile, bad);
+  const bad = ['', `${DIGEST}5`, `latest${DIGEST}`, 'sha256:5', '@sha256:55'];
+  for (const digest of bad.slice(0, thoroughly(bad.length, 3))) {
+    await writeFile(digestFile, digest);
     expect(await run()).toMatchObject({ code: 1, err: expect.stringMatching(/^The checkout has changes/) });
     commit();
     expect(await run()).toMatchObject({ code: 1, err: expect.stringMatching(/contains no digest/) });

@@ -5,6 +5,7 @@ import { post } from '../support/http.ts';
 import { type Ended, startProcess } from '../support/process.ts';
 import { LANGUAGES, runSample } from '../support/samples.ts';
 import { startStack } from '../support/stack.ts';
+import { thoroughly } from '../support/thorough.ts';
 import { usedUpKey } from './used-up-key.ts';
 
 const stack = await startStack();
@@ -56,12 +57,14 @@ test.for([
 
 const operations = Object.values(describeApi().paths).flatMap((path) => Object.values(path));
 
-test('every sample of every operation runs unchanged, with the key from the environment', async () => {
+test('the samples of every operation run unchanged, with the key from the environment', async () => {
   const key = await stack.issueKey();
   expect(operations.length).toBeGreaterThanOrEqual(5);
-  for (const { operationId, 'x-codeSamples': samples = [] } of operations) {
+  for (const [at, { operationId, 'x-codeSamples': samples = [] }] of operations.entries()) {
     expect(samples.map(({ label }) => label)).toEqual(LANGUAGES);
-    for (const sample of samples) {
+    // The languages take turns, and in CI each operation runs in all of them.
+    const turns = samples.filter((_, language) => (language - at) % thoroughly(1, LANGUAGES.length) === 0);
+    for (const sample of turns) {
       expect(sample.source).not.toMatch(/as_/);
       const out = await runSample(sample, stack.gateway, key);
       expect([operationId, sample.label, out]).toEqual([

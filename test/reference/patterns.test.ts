@@ -6,6 +6,7 @@ import { description } from '../support/description.ts';
 import { pathOf } from '../support/install.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
+import { thoroughly } from '../support/thorough.ts';
 
 /** Clients are generated for many languages, and all must interpret the description's patterns in the same way. */
 
@@ -81,12 +82,15 @@ test('JavaScript interprets every pattern in the same way with and without the u
   expect(inJavaScript('')).toEqual(expected);
 });
 
-test.for([
+// Java and Go compile the program first, which takes seconds, so only CI runs them.
+const PROGRAMS = [
   ['python3', [], 'match.py', PYTHON, asJson],
   ['perl', [], 'match.pl', PERL, asJson],
   ['java', [], 'Main.java', JAVA, asCodePoints],
   ['go', ['run'], 'main.go', GO, asJson],
-] as const)(
+] as const;
+
+test.for(PROGRAMS.slice(0, thoroughly(PROGRAMS.length, 2)))(
   '%s interprets every pattern as JavaScript does',
   async ([command, args, file, program, given], { skip }) => {
     if (pathOf(command) === undefined) skip(`${command} is not on PATH`);
