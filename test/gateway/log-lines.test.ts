@@ -13,6 +13,7 @@ import { logPipe } from '../support/log-pipe.ts';
 import { Scrape } from '../support/metrics.ts';
 import { startProcess } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
+import { thoroughly } from '../support/thorough.ts';
 import { workersEnvironment } from '../support/workers.ts';
 
 /** Tests log lines. Other tests also check, when they stop their services, that each 5xx is logged. */
@@ -43,7 +44,7 @@ test('no info line is written if the log level is higher', () => {
   expect(written((logger) => logInfoLine(logger, {}, 'request'), 'warn')).toEqual([]);
 });
 
-const REQUESTS = 1_000;
+const REQUESTS = thoroughly(1_000, 300);
 const CONNECTIONS = 8;
 /** How many bytes are read from the pipe every five milliseconds. */
 const SLOW_BYTES = 500;

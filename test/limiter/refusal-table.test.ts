@@ -189,7 +189,7 @@ describe('a client that ignores Retry-After', () => {
   test.for([10, 12, 20, 100, 1_000])(
     'is banned at the time that the rule predicts, at %d times the limit',
     async (times) => {
-      for (const limit of [60, 300, 1_000]) {
+      for (const limit of [60, 300, 1_000].filter((one) => one * times <= thoroughly(1_000_000, 100_000))) {
         const expected = 60 / (times - 1) + 300 / (times - 9) + 30;
         const seconds = await secondsToBan(keyOf(limit), evenly(times * limit, HOUR));
         expect(Math.abs((seconds ?? 0) - expected), `${limit} a minute: ${seconds} s`).toBeLessThan(1.5);
@@ -215,9 +215,12 @@ describe('a client that ignores Retry-After', () => {
     },
   );
 
-  test.for([300, 3_000, 30_000])('that sends a burst of %d requests every minute is never banned', async (size) => {
-    expect(await secondsToBan(keyOf(60), bursts(size, 60, 20 * MINUTE))).toBeUndefined();
-  });
+  test.for([300, 3_000, 30_000].slice(0, thoroughly(3, 2)))(
+    'that sends a burst of %d requests every minute is never banned',
+    async (size) => {
+      expect(await secondsToBan(keyOf(60), bursts(size, 60, 20 * MINUTE))).toBeUndefined();
+    },
+  );
 });
 
 /**
