@@ -152,6 +152,8 @@ export interface KeyState {
 interface BanReason {
   readonly text: string;
   readonly until: number;
+  /** When the ban was set, in microseconds; undefined if it was set by hand. */
+  readonly since?: number | undefined;
 }
 
 /** The state of a key before its first decision. That decision fills the buckets. */

@@ -207,13 +207,22 @@ function banEdit(hash: Fields, now: number): Edit | undefined {
     return {
       action: 'ban.set',
       shown: [{ field: 'bannedUntil', to: new Date(until / 1_000).toISOString() }],
-      changes: { ban_reason: 'Set in Redis, by hand', ban_reason_until: hash.banned_until },
+      changes: {
+        ban_reason: 'Set in Redis, by hand',
+        ban_reason_until: hash.banned_until,
+        ban_reason_since: undefined,
+      },
     };
   }
   if (!known.some((end) => end > now)) return undefined;
   return {
     action: 'ban.lift',
     shown: [],
-    changes: { ban_reason: undefined, ban_reason_until: undefined, ban_decided: undefined },
+    changes: {
+      ban_reason: undefined,
+      ban_reason_until: undefined,
+      ban_reason_since: undefined,
+      ban_decided: undefined,
+    },
   };
 }

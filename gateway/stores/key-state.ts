@@ -27,9 +27,16 @@ export function writeBan(ban: KeyChange['ban'], stored: Fields = {}, now = 0): F
     const until = writeTime(ban.until);
     const isOver = readBan(stored).until + SERIES <= now;
     const series = isOver && { bans: undefined };
-    return { banned_until: until, ban_reason: ban.text, ban_reason_until: until, ...series };
+    return {
+      banned_until: until,
+      ban_reason: ban.text,
+      ban_reason_until: until,
+      ban_reason_since: writeTime(ban.since),
+      ...series,
+    };
   }
-  const gone = ['banned_until', 'bans', 'ban_reason', 'ban_reason_until', 'ban_decided', 'refusals'];
+  const ofOperator = ['ban_reason', 'ban_reason_until', 'ban_reason_since'];
+  const gone = ['banned_until', 'bans', ...ofOperator, 'ban_decided', 'refusals'];
   const forgotten = Object.fromEntries(gone.map((field) => [field, undefined]));
   return ban === 'lift' ? forgotten : { ...forgotten, ...writeFull(stored, now) };
 }
@@ -64,6 +71,7 @@ export function writeStateChanges(state: KeyState): FieldChanges {
     [USED]: writeUsed(used),
     ban_reason: banReason?.text || undefined,
     ban_reason_until: banReason && writeTime(banReason.until),
+    ban_reason_since: writeTime(banReason?.since),
     ban_decided: bannedUntil === 0 || banReason?.until === bannedUntil ? undefined : writeTime(bannedUntil),
   };
 }
@@ -95,7 +103,7 @@ export function rejectedState({ left, refusals }: Fields): RejectedField[] {
 
 /** Reads the results of decisions as decide.lua does. */
 export function readState(hash: Fields): KeyState {
-  const banReasonUntil = readTime(hash.ban_reason_until);
+  const [until, since] = [readTime(hash.ban_reason_until), readTime(hash.ban_reason_since)];
   const left = readLeft(hash.left);
   const { asOf } = left;
   const usage = { minutes: readMarks(hash.usage_minutes, asOf, MINUTE), days: readMarks(hash.usage_days, asOf, DAY) };
@@ -109,7 +117,7 @@ export function readState(hash: Fields): KeyState {
     shadowed: readCount(hash.shadowed),
     used: readUsed(hash[USED]),
     usage,
-    banReason: banReasonUntil === undefined ? undefined : { text: hash.ban_reason ?? '', until: banReasonUntil },
+    banReason: until === undefined ? undefined : { text: hash.ban_reason ?? '', until, since },
   };
 }
 

@@ -161,8 +161,7 @@ export class RecentRequests {
         const ban = `${slot.keyId} ${report.decision?.bannedUntil} ${minute}`;
         const seen = byBan.get(ban) ?? { report, refused: 0 };
         const refused = seen.refused + 1 + slot.repeated;
-        // An operator's ban counts as begun with the first request that it refused.
-        const isFirst = beganBan(decisionIn(slot)) || report.decision?.isBannedByOperator === true;
+        const isFirst = beganBan(decisionIn(slot));
         byBan.set(ban, { ...seen, refused, ...(isFirst && { banBeganAt: report.at }) });
       }
     }
@@ -271,7 +270,7 @@ export const RequestReport = z.object({
   /** The digest of the presented secret. It must not leave the gateway. */
   digest: z.string().optional(),
   fault: z.string().optional(),
-  /** When the ban began, if the query was for bans and this process decided the request that began it. */
+  /** When the ban began, if the query was for bans and a request that this process decided began it. */
   banBeganAt: time.optional(),
   at: time,
   requestId: z.string(),

@@ -209,6 +209,9 @@ test('refusals by all workers are summed, requests with tagged keys are found on
   await expect.poll(view).toMatchObject({ banRefused: sent });
   expect(await view()).not.toHaveProperty('banRefusedMore');
   expect(Date.parse((await list()).since)).toBeLessThan(begun);
+  const unasked = await workers.issueKey();
+  await workers.change('PUT', `/keys/${idOf(unasked)}/ban`, { seconds: 100, reason: 'a test' });
+  expect((await ctl(workers, 'keys', 'show', idOf(unasked))).out).toContain(', refused 0 since\n');
 
   await replaced(workers, (pid) => process.kill(pid, 'SIGKILL'));
   const { banRefused: left = 0, banRefusedMore } = await view();
@@ -216,6 +219,8 @@ test('refusals by all workers are summed, requests with tagged keys are found on
   expect(Date.parse((await list()).since)).toBeGreaterThan(begun);
   const [shown, listed] = [await ctl(workers, 'keys', 'show', idOf(key)), await ctl(workers, 'requests')];
   expect(shown.out).toContain(`, refused at least ${left.toLocaleString('en-US')} since\n`);
+  // Nobody knows whether a lost worker had refused a request with this key.
+  expect((await ctl(workers, 'keys', 'show', idOf(unasked))).out).toMatch(/^banned until .* \(in \d+ \w+\)$/m);
   expect(listed.err).toMatch(
     /^Note: requests before \S+Z may be missing, because a gateway or worker started then\.$/m,
   );

@@ -59,6 +59,8 @@ export const KeyView = z.object({
   secrets: listOf(SecretView),
   bannedUntil: time.optional(),
   banReason: z.string().optional(),
+  /** When an operator set the active ban. */
+  bannedSince: time.optional(),
   /** How many requests the active ban has refused, as far as the gateways remember. */
   banRefused: count.optional(),
   /** Whether the ban may have refused more, because a gateway or worker does not respond or started during the ban. */
@@ -82,6 +84,7 @@ export type KeyView = z.infer<typeof KeyView>;
 export const BanView = KeyView.pick({
   bannedUntil: true,
   banReason: true,
+  bannedSince: true,
   banRefused: true,
   banRefusedMore: true,
   bans: true,

@@ -7,7 +7,6 @@ import type { BucketState } from '../../limiter/limiter.ts';
 import { describeNetwork } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable } from '../../limiter/plans.ts';
 import type { Tags } from '../../limiter/tags.ts';
-import type { RequestReport } from '../../telemetry/recent-requests.ts';
 import type { BanView, KeyView } from './answers.ts';
 import type { KEY_STATES } from './key-order.ts';
 import type { AdminDependencies } from './operation.ts';
@@ -86,9 +85,11 @@ const NO_REASON = 'Set by an operator, who gave no reason';
 function banOf(entry: KeyEntry, plans: PlanTable, now: number) {
   const { bannedUntil, banReason, bans } = entry;
   const isRunning = isBanned(entry, plans, now);
+  const byOperator = isRunning && banReason?.until === bannedUntil ? banReason : undefined;
   return {
     bannedUntil: isRunning ? toTime(bannedUntil) : undefined,
-    banReason: isRunning && banReason?.until === bannedUntil ? banReason.text || NO_REASON : undefined,
+    banReason: byOperator && (byOperator.text || NO_REASON),
+    bannedSince: shownTime(byOperator?.since),
     /** Filled in by `withBanRefusals`. */
     banRefused: undefined as number | undefined,
     banRefusedMore: undefined as boolean | undefined,
@@ -137,7 +138,7 @@ export const sumsOf = (counts: readonly Counts[]): Counts => ({
 
 type BanDependencies = Pick<AdminDependencies, 'requests' | 'planCache'>;
 
-async function withBanRefusals<K extends Pick<KeyView, 'id' | 'bannedUntil' | 'banReason'>>(
+async function withBanRefusals<K extends Pick<KeyView, 'id' | 'bannedUntil' | 'bannedSince'>>(
   { requests }: BanDependencies,
   keys: readonly K[],
 ): Promise<(K & Pick<BanView, 'banRefused' | 'banRefusedMore'>)[]> {
@@ -145,14 +146,11 @@ async function withBanRefusals<K extends Pick<KeyView, 'id' | 'bannedUntil' | 'b
   if (bansOf.length === 0) return [...keys];
   const { requests: found, missing, since } = await requests.find({ bansOf, limit: 1 });
   const refused = Map.groupBy(found, ({ keyId, decision }) => nameOf(keyId, decision?.bannedUntil));
-  const isFromBegin = (those: readonly RequestReport[], isOperators: boolean) => {
-    const began = those.flatMap(({ banBeganAt }) => (banBeganAt === undefined ? [] : Date.parse(banBeganAt)));
-    return began.length === 0 ? isOperators && those.length === 0 : Math.min(...began) >= since;
-  };
   return keys.map((key) => {
     if (key.bannedUntil === undefined) return key;
     const those = refused.get(nameOf(key.id, key.bannedUntil)) ?? [];
-    const isWhole = missing.length === 0 && isFromBegin(those, key.banReason !== undefined);
+    const began = key.bannedSince ?? those.find(({ banBeganAt }) => banBeganAt !== undefined)?.banBeganAt;
+    const isWhole = missing.length === 0 && began !== undefined && Date.parse(began) >= since;
     return { ...key, banRefused: countOf(those), banRefusedMore: !isWhole || undefined };
   });
 }

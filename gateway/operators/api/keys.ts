@@ -224,12 +224,12 @@ export const setBan = operation(
   { target: findKey, body: NewBan, answer: KeyView },
   async ({ deps, target: { id }, given: { seconds }, about }) =>
     changed(deps, id, (_, now) => ({
-      ban: { until: now + seconds * SECOND, text: about.reason },
+      ban: { until: now + seconds * SECOND, text: about.reason, since: now },
       activity: entry(about, 'ban.set', id, allOf({ seconds: String(seconds) })),
     })),
 );
 
-/** Lifts a ban, and clears the key's line, strikes and series of bans. Other gateways drop the ban within a second. */
+/** Lifts a ban, and clears the key's line, strikes and series of bans. */
 export const liftBan = operation({ target: findKey, answer: KeyView }, async ({ deps, target: { id }, about }) =>
   changed(deps, id, (before, now) => {
     const ended = endedOf(before, now);
