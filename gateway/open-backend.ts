@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
 import { readSecretFile } from '../shared/process/env.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import { currentSecret, rereadFile } from '../shared/process/secret.ts';
@@ -116,8 +117,8 @@ export async function openBackend(
       }
       const announceHere = announceTo(own, announce);
       const peers = backend.peers?.((content) => {
-        const made = Made.safeParse(content).data;
-        return made === undefined ? answer(content) : announceHere(made);
+        const changes = z.array(Made).safeParse(content).data;
+        return changes === undefined ? answer(content) : Promise.all(changes.map(announceHere));
       });
       peers?.start();
       const begin = () => planCache.begin();

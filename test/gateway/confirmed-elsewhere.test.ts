@@ -75,3 +75,17 @@ test('a change that a running gateway does not confirm is not acknowledged', asy
   // A gateway that has not polled for three seconds does not serve, or has lost Redis.
   await expect.poll(async () => (await disable()).status, { timeout: 10_000 }).toBe(200);
 });
+
+test('the changes of a whole page of a backup are confirmed together', async () => {
+  const key = await one.issueKey();
+  const page = (await one.admin('GET', '/backup')).json as { at: string; keys: { id: string }[] };
+  const copied = page.keys.find(({ id }) => id === idOf(key));
+  const keys = Array.from({ length: 100 }, (_, at) => ({ ...copied, id: `Restored${1_000 + at}` }));
+  const pushes = async () => Number(/cmdstat_rpush:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1] ?? 0);
+  const before = await pushes();
+  const { status, json } = await one.admin('POST', '/restore', { at: page.at, keys });
+  expect([status, json]).toEqual([200, expect.objectContaining({ restored: 100 })]);
+  // A notice is a question and its answer.
+  expect(await pushes()).toBeGreaterThan(before);
+  expect((await pushes()) - before).toBeLessThan(20);
+});

@@ -149,14 +149,33 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     return new Map(wanted.map(({ gateway, at }) => [gateway, at * 1_000]));
   }
 
+  let waiting: unknown[] = [];
+  let underWay: Promise<void> = Promise.resolve();
+  let next: Promise<void> | undefined;
+
   /**
-   * Notifies all gateways that serve clients of a change, and waits until they act on it. Gateways that cannot be
-   * notified because Redis refuses it, or because a node of a cluster is down, learn of the change from the logs
-   * (primary/changes.ts).
-   * @throws {Unconfirmed} if one does not answer
+   * Notifies all gateways that serve clients of a change, and waits until they act on it. One notice is under way at a
+   * time, and all changes that are made meanwhile go into the next one.
+   * @throws {Unconfirmed} if a gateway does not answer
    */
-  async function notify(content: unknown): Promise<void> {
-    const { missing, refusal } = await ask(content, CONFIRM_WITHIN_MS, SERVES_FOR_SECONDS);
+  function notify(change: unknown): Promise<void> {
+    waiting.push(change);
+    next ??= underWay
+      .catch(() => {})
+      .then(() => {
+        underWay = tell(waiting);
+        [waiting, next] = [[], undefined];
+        return underWay;
+      });
+    return next;
+  }
+
+  /**
+   * Gateways that cannot be notified because Redis refuses it, or because a node of a cluster is down, learn of the
+   * changes from the logs (primary/changes.ts).
+   */
+  async function tell(changes: readonly unknown[]): Promise<void> {
+    const { missing, refusal } = await ask(changes, CONFIRM_WITHIN_MS, SERVES_FOR_SECONDS);
     if (missing === undefined) {
       if (isCluster(redis) || refusal?.name === 'ReplyError') return;
       throw new Unconfirmed('the other gateways have not confirmed it');
