@@ -120,7 +120,6 @@ export async function openBackend(
         const changes = z.array(Made).safeParse(content).data;
         return changes === undefined ? answer(content) : Promise.all(changes.map(announceHere));
       });
-      peers?.start();
       const begin = () => planCache.begin();
       return { ...storesOver(confirmed(own, announceHere, begin, peers?.notify)), peers };
     },

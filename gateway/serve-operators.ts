@@ -95,6 +95,7 @@ export async function serveOperators(
     limits: OPERATORS_LIMITS,
     countedAs: (remoteAddress) => countedAs(remoteAddress, trustedProxies),
   });
+  peers?.start();
   return {
     url: server.url,
     refusals: new KeyRefusals((query) => ofAll.find(query)),

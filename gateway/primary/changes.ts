@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
+import { Unavailable } from '../../shared/domain-errors.ts';
 import { repeat } from '../../shared/process/repeat.ts';
 import { type CheckResult, fault, good } from '../check-result.ts';
 import type { Clients } from '../limiter/clients.ts';
@@ -23,7 +24,7 @@ import type { Changed } from './channel.ts';
 
 export type Announce = (changed: Changed) => Promise<void>;
 
-/** A change that was made: the records that processes must read again. */
+/** A change that may have been made: the records that processes must read again. */
 export const Made = z.object({ records: z.array(z.string() as z.ZodType<RecordName>), isReset: z.boolean() });
 export type Made = z.infer<typeof Made>;
 
@@ -72,7 +73,9 @@ export function confirmed(
   async function read(record: RecordName) {
     const fields = await storage.read(record);
     if (doubtful.has(record)) {
-      await confirm({ records: [record], isReset: false });
+      await confirm({ records: [record], isReset: false }).catch((fault) => {
+        throw new Unavailable(fault, 'An earlier change is not confirmed yet. Repeat the request in a few seconds.');
+      });
       doubtful.delete(record);
     }
     return fields;
@@ -104,13 +107,13 @@ export function confirmed(
 
 /**
  * The records that workers keep in memory and must now read again. A key that was only created, renamed or tagged is
- * not among them, so it stays usable in an outage. A restored key is among them, because it may have been refused
- * before. A change to an existing key without an audit entry does not affect decisions.
+ * not among them, so it stays usable in an outage. Without an audit entry, a key is among them: a restored one may have
+ * been refused before, and a change that alters nothing may repeat one that is not confirmed yet.
  */
 function watchedIn({ parts, entries }: Change): RecordName[] {
   const concerns = entries.some(({ fields }) => concernsDecisions(fields));
-  const watched = parts.filter(({ record, exists }) =>
-    keyIdOf(record) === undefined ? record === 'plans' : concerns || (entries.length === 0 && exists === false),
+  const watched = parts.filter(({ record }) =>
+    keyIdOf(record) === undefined ? record === 'plans' : concerns || entries.length === 0,
   );
   return watched.map(({ record }) => record);
 }

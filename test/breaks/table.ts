@@ -86,10 +86,15 @@ export const BREAKS: readonly Break[] = [
   ),
   row('gateway/stores/redis/storage.ts', 'gateway/confirmed-changes', '&& mayBeAlone) await', '&& !mayBeAlone) await'),
   row('gateway/stores/redis/step.ts', 'gateway/confirmed-changes', 'wasFull: script === URGENT', 'wasFull: false'),
-  row('gateway/stores/redis/peers.ts', 'operators/redis-away', 'refusal !== undefined || hungMs > HUNG_MS', 'refusal'),
+  row('gateway/stores/redis/peers.ts', 'operators/redis-away', '> 0 || hungMs > HUNG_MS', '> 0'),
   row('gateway/operators/api/key-view.ts', 'operators/bans', 'Date.parse(began) >= since', 'true'),
   row('gateway/primary/changes.ts', 'gateway/confirmed-elsewhere', 'announce(made), notify(made)', 'announce(made)'),
-  row('gateway/stores/redis/peers.ts', 'gateway/confirmed-elsewhere', 'at >= now - forSeconds', 'true'),
+  row(
+    'gateway/stores/redis/peers.ts',
+    'gateway/confirmed-elsewhere',
+    'Math.max(since, now - FORGOTTEN_AFTER_SECONDS)',
+    'now - FORGOTTEN_AFTER_SECONDS',
+  ),
   row('gateway/telemetry/exchange.ts', 'operators/requests.test', 'sentAt || endedAt', 'sentAt'),
   row(
     'gateway/telemetry/recent-requests.ts',

@@ -19,7 +19,7 @@ import { sqliteStorage } from '../support/storages.ts';
 import { eventually, isAlive, startWorkers, suspend, untilServing, type Workers } from '../support/workers.ts';
 
 /**
- * An operator's change applies to the next request on every worker. Other gateways learn of it from the audit log.
+ * An operator's change applies to the next request on every worker. The audit log tells other gateways what they missed.
  */
 
 /** Keeps six connections open to each of the two workers. The kernel assigns connections to workers at random. */

@@ -1,13 +1,14 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { connectionTo, ownRedis } from '../support/redis-database.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 /** What one gateway acknowledges to an operator binds on the others, even if Redis stops at that moment. */
 
-const server = await ownRedis();
+const server = await ownRedis({ appendonly: 'yes', appendfsync: 'always', dir: await temporaryFolder() });
 const redis = connectionTo(server.url);
 const settings = { REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' };
 const [one, other] = [await startStack(settings), await startStack(settings)];
@@ -62,9 +63,10 @@ test('a plan binds on other gateways once it is acknowledged', async () => {
 
 test('a change that a running gateway does not confirm is not acknowledged', async () => {
   const key = await one.issueKey();
-  const [seconds = 0] = await redis.time();
-  await redis.zadd('gateway:gateways', seconds, 'elsewhere:7:6a0c5f00beef');
-  const disable = () => one.admin('PATCH', `/keys/${idOf(key)}`, { disabled: true });
+  const listSilent = async () =>
+    redis.zadd('gateway:gateways', (await redis.time())[0] ?? 0, 'elsewhere:7:6a0c5f00beef');
+  await listSilent();
+  const disable = (stack = one) => stack.admin('PATCH', `/keys/${idOf(key)}`, { disabled: true });
   const { status, json } = await disable();
   expect(status).toBe(503);
   expect(json).toMatchObject({
@@ -72,6 +74,13 @@ test('a change that a running gateway does not confirm is not acknowledged', asy
       'The change was made, but not all gateways have confirmed it (elsewhere:7). It is safe to repeat the change.',
   });
   expect((await read(other, key)).status).toBe(401);
+  // Neither another change, nor its repetition through another gateway, is acknowledged.
+  await listSilent();
+  expect((await one.admin('DELETE', `/keys/${idOf(key)}`)).json).toMatchObject({
+    message: 'An earlier change is not confirmed yet. Repeat the request in a few seconds.',
+  });
+  await listSilent();
+  expect((await disable(other)).status).toBe(503);
   // A gateway that has not polled for three seconds does not serve, or has lost Redis.
   await expect.poll(async () => (await disable()).status, { timeout: 10_000 }).toBe(200);
 });
@@ -88,4 +97,39 @@ test('the changes of a whole page of a backup are confirmed together', async () 
   // A notice is a question and its answer.
   expect(await pushes()).toBeGreaterThan(before);
   expect((await pushes()) - before).toBeLessThan(20);
+});
+
+test('a change that is acknowledged just after an outage binds on gateways that have not noticed its end', async () => {
+  const keys = [await one.issueKey(), await one.issueKey()];
+  for (const key of keys) {
+    for (const stack of [one, other]) await expect.poll(async () => (await read(stack, key)).status).toBe(200);
+    await server.stop();
+    await expect.poll(async () => (await read(other, key)).status).toBe(200);
+    await sleep(4_000);
+    await server.restart();
+    const disable = async () => (await one.admin('PATCH', `/keys/${idOf(key)}`, { disabled: true })).status;
+    await expect.poll(disable, { interval: 5 }).toBe(200);
+    server.pause();
+    expect((await read(other, key)).status).not.toBe(200);
+    server.resume();
+  }
+});
+
+test('a gateway that stops confirms the changes that it was asked about', async () => {
+  const leaving = await startStack(settings);
+  const key = await one.issueKey();
+  expect((await read(leaving, key)).status).toBe(200);
+  let isOver = false;
+  const change = async () => {
+    for (let minute = 1; !isOver; minute++) {
+      const { status, text } = await one.admin('PATCH', `/keys/${idOf(key)}`, { minute });
+      expect([status, text]).toEqual([200, expect.any(String)]);
+    }
+  };
+  const changing = change();
+  await sleep(300);
+  await leaving.stop();
+  await sleep(300);
+  isOver = true;
+  await changing;
 });

@@ -131,7 +131,8 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
   if (found?.kind === 'silent')
     return bad('No response', 'The gateway does not respond. The data on this page is out of date.', since);
   if (traffic?.mode === 'local') {
-    const text = 'Decisions are local. This gateway uses the last known data, and keys that it has not seen get 503.';
+    const text =
+      'Decisions are local. This gateway uses the last known data, and keys that it has not seen since their last change get 503.';
     return bad('Redis is unavailable', text, traffic.modeSince);
   }
   if (found?.kind === 'unreadable')

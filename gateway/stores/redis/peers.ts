@@ -11,7 +11,8 @@ import { isCluster } from './connection.ts';
 /** The gateways, scored by the time of their last poll for questions, in Unix seconds by the Redis clock. */
 const GATEWAYS = 'gateway:gateways';
 const questionsOf = (gateway: string): string => `gateway:questions:{${gateway}}`;
-const answersOf = (question: string): string => `gateway:answers:{${question}}`;
+/** On a cluster, answers are on the node of the list of gateways, because a question needs that node anyway. */
+const answersOf = (question: string): string => `gateway:answers:{${GATEWAYS}}:${question}`;
 
 const LOOK_EVERY_MS = 100;
 /** How often a gateway records that it is polling. If it hangs, others show the last record as its sign of life. */
@@ -20,7 +21,10 @@ const LISTED_EVERY_MS = 1_000;
 const FORGOTTEN_AFTER_SECONDS = 300;
 /** A gateway that has polled within this time serves clients, so a change waits for its confirmation. */
 const SERVES_FOR_SECONDS = 3;
-const CONFIRM_WITHIN_MS = 1_000;
+/** Longer than a gateway needs to replace a worker that hangs (primary/workers.ts). */
+const CONFIRM_WITHIN_MS = 2_000;
+/** After an outage of Redis, all gateways poll again within this time. */
+const BACK_WITHIN_MS = 2_000;
 const EXPIRES_SECONDS = 30;
 const MOST_QUESTIONS = 16;
 const ANSWER_EVERY_MS = 20;
@@ -50,15 +54,19 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
   let own: string | undefined;
   const stopped = new AbortController();
   let listedAt = Number.NEGATIVE_INFINITY;
+  /** The time of the last listing by the Redis clock, the one before an outage, and when that outage ended. */
+  const listing = { at: 0, before: 0, backAt: Number.NEGATIVE_INFINITY };
   let ended: Promise<void> = Promise.resolve();
+  const replies = new Set<Promise<void>>();
 
   /**
    * Queries all other gateways. Never rejects, and returns in time even if Redis is down or hangs.
+   * @param since leaves out gateways that have not polled since then, in Unix seconds
    * @returns the answers, and the gateways that did not answer. The latter are undefined if the gateways are unknown,
-   *   or if Redis hung or refused commands during the query, so that their silence proves nothing (`areUnasked`)
-   * @param seenForSeconds leaves out gateways that have not polled for longer
+   *   or if Redis hung or refused commands during the query, so that their silence proves nothing (`areUnasked`).
+   *   `unanswered` names those that could have answered as far as known; undefined if the gateways are unknown
    */
-  async function ask(content: unknown, withinMs: number, seenForSeconds = FORGOTTEN_AFTER_SECONDS) {
+  async function ask(content: unknown, withinMs: number, since = 0) {
     const until = performance.now() + withinMs;
     const answers = new Map<string, unknown>();
     let [repliedAt, hungMs] = [performance.now(), 0];
@@ -66,43 +74,55 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
       const now = performance.now();
       [repliedAt, hungMs] = [now, Math.max(hungMs, now - repliedAt)];
     };
-    const listed = await Promise.race([others(seenForSeconds), waited(LIST_WITHIN_MS)]).catch(() => undefined);
-    if (listed === undefined) return { answers: [], missing: undefined, areUnasked: false };
+    const listed = await Promise.race([others(since), waited(LIST_WITHIN_MS)]).catch(() => undefined);
+    if (listed === undefined) return { answers: [], missing: undefined };
     const asked = [...listed.keys()];
     noteReply();
     const id = randomBytes(12).toString('hex');
     const question = JSON.stringify({ id, content });
+    /** Gateways to whose list nothing can be added: Redis refuses it, or the list's node of a cluster is down. */
+    const unreachable = new Set(isCluster(redis) ? asked : []);
+    const failed = new Set<string>();
+    const askOne = (gateway: string) =>
+      put(questionsOf(gateway), question).then(
+        () => unreachable.delete(gateway),
+        ({ name }: Error) => {
+          failed.add(gateway);
+          if (name === 'ReplyError') unreachable.add(gateway);
+        },
+      );
     const askAll = async (): Promise<undefined> => {
-      await Promise.all(asked.map((gateway) => put(questionsOf(gateway), question)));
-      while (answers.size < asked.length && performance.now() < until) {
+      const put = Promise.all(asked.map(askOne));
+      if (!isCluster(redis)) await put;
+      while (answers.size + failed.size < asked.length && performance.now() < until) {
         noteReply();
         for (const text of await take(answersOf(id))) {
           const { gateway, answer } = JSON.parse(text) as { gateway: string; answer: unknown };
           answers.set(gateway, answer);
         }
-        if (answers.size < asked.length) await sleep(ANSWER_EVERY_MS);
+        if (answers.size + failed.size < asked.length) await sleep(ANSWER_EVERY_MS);
       }
     };
     const late = waited(Math.max(0, until - performance.now()));
-    let refusal: Error | undefined;
-    await Promise.race([askAll(), late]).catch((fault: Error) => {
-      refusal = fault;
-    });
+    const isRefused = await Promise.race([askAll(), late]).catch(() => true);
     noteReply();
     const silent = asked.filter((gateway) => !answers.has(gateway));
     const named = [...answers].map(([gateway, answer]) => ({ gateway: nameOf(gateway), answer }));
-    if (silent.length > 0 && (refusal !== undefined || hungMs > HUNG_MS))
-      return { answers: named, missing: undefined, areUnasked: true, refusal };
+    const unanswered = silent.filter((gateway) => !unreachable.has(gateway)).map(nameOf);
+    if (silent.length > 0 && (isRefused || failed.size + unreachable.size > 0 || hungMs > HUNG_MS))
+      return { answers: named, missing: undefined, areUnasked: true, unanswered };
     const gone = silent.filter((gateway) =>
       hasEnded(gateway, listed.get(gateway) ?? 0, [own ?? '', ...answers.keys()]),
     );
     if (gone.length > 0) void redis.zrem(GATEWAYS, ...gone).catch(() => undefined);
+    const missing = silent.filter((gateway) => !gone.includes(gateway));
     return {
       answers: named,
-      areUnasked: false,
-      missing: silent
-        .filter((gateway) => !gone.includes(gateway))
-        .map((gateway) => ({ gateway: nameOf(gateway), seenAt: new Date(listed.get(gateway) ?? 0).toISOString() })),
+      missing: missing.map((gateway) => ({
+        gateway: nameOf(gateway),
+        seenAt: new Date(listed.get(gateway) ?? 0).toISOString(),
+      })),
+      unanswered: missing.map(nameOf),
     };
   }
 
@@ -120,13 +140,23 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     try {
       if (own === undefined || performance.now() - listedAt >= LISTED_EVERY_MS) {
         const at = await seconds();
+        if (listing.at > 0 && at - listing.at > SERVES_FOR_SECONDS)
+          Object.assign(listing, { before: listing.at, backAt: performance.now() });
         own ??= `${hostname()}:${process.pid}:${at.toString(16)}${randomBytes(2).toString('hex')}`;
         await redis.zadd(GATEWAYS, at, own);
         listedAt = performance.now();
+        listing.at = at;
       }
-      for (const text of await take(questionsOf(own))) void reply(text);
+      await answerAll(own);
     } catch {
       listedAt = Number.NEGATIVE_INFINITY;
+    }
+  }
+
+  async function answerAll(gateway: string): Promise<void> {
+    for (const text of await take(questionsOf(gateway))) {
+      const replied: Promise<void> = reply(text).finally(() => replies.delete(replied));
+      replies.add(replied);
     }
   }
 
@@ -139,13 +169,15 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     }
   }
 
-  /** The time of the last poll of each other gateway that has polled within `forSeconds`, in Unix ms. */
-  async function others(forSeconds: number): Promise<Map<string, number>> {
+  /** The time of the last poll of each other gateway that has polled since a time, in Unix ms. */
+  async function others(since: number): Promise<Map<string, number>> {
     const [listed, now] = await Promise.all([redis.zrange(GATEWAYS, 0, '-1', 'WITHSCORES'), seconds()]);
     const seen = pairsOf(listed).map(([gateway, at]) => ({ gateway, at: Number(at) }));
     const gone = seen.filter(({ at }) => at < now - FORGOTTEN_AFTER_SECONDS).map(({ gateway }) => gateway);
     if (gone.length > 0) await redis.zrem(GATEWAYS, ...gone);
-    const wanted = seen.filter(({ gateway, at }) => gateway !== own && at >= now - forSeconds);
+    const wanted = seen.filter(
+      ({ gateway, at }) => gateway !== own && at >= Math.max(since, now - FORGOTTEN_AFTER_SECONDS),
+    );
     return new Map(wanted.map(({ gateway, at }) => [gateway, at * 1_000]));
   }
 
@@ -163,7 +195,7 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     next ??= underWay
       .catch(() => {})
       .then(() => {
-        underWay = tell(waiting);
+        underWay = send(waiting);
         [waiting, next] = [[], undefined];
         return underWay;
       });
@@ -173,15 +205,17 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
   /**
    * Gateways that cannot be notified because Redis refuses it, or because a node of a cluster is down, learn of the
    * changes from the logs (primary/changes.ts).
+   * @throws {Unconfirmed} if a gateway does not answer
    */
-  async function tell(changes: readonly unknown[]): Promise<void> {
-    const { missing, refusal } = await ask(changes, CONFIRM_WITHIN_MS, SERVES_FOR_SECONDS);
-    if (missing === undefined) {
-      if (isCluster(redis) || refusal?.name === 'ReplyError') return;
+  async function send(changes: readonly unknown[]): Promise<void> {
+    // While gateways return after an outage, their last polls are as old as it.
+    const isBack = performance.now() - listing.backAt < BACK_WITHIN_MS;
+    const since = (isBack ? listing.before : listing.at) - SERVES_FOR_SECONDS;
+    const { unanswered } = await ask(changes, CONFIRM_WITHIN_MS, since);
+    if (unanswered === undefined && !isCluster(redis))
       throw new Unconfirmed('the other gateways have not confirmed it');
-    }
-    if (missing.length > 0)
-      throw new Unconfirmed(`not all gateways have confirmed it (${missing.map(({ gateway }) => gateway).join(', ')})`);
+    if (unanswered !== undefined && unanswered.length > 0)
+      throw new Unconfirmed(`not all gateways have confirmed it (${unanswered.join(', ')})`);
   }
 
   /** The Redis clock, because those of gateways can differ by more than they may be silent. */
@@ -200,11 +234,14 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     start(): void {
       ended = repeat(LOOK_EVERY_MS, stopped.signal, look);
     },
-    /** Signs off, so that others do not wait for this gateway. */
+    /** Signs off, so that others do not wait for this gateway, and answers those that have already asked. */
     async stop(): Promise<void> {
       stopped.abort();
       await ended;
-      if (own !== undefined) await redis.zrem(GATEWAYS, own).catch(() => undefined);
+      if (own === undefined) return;
+      await redis.zrem(GATEWAYS, own).catch(() => undefined);
+      await answerAll(own).catch(() => undefined);
+      await Promise.all(replies);
     },
   };
 }
