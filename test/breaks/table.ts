@@ -84,7 +84,7 @@ export const BREAKS: readonly Break[] = [
     'const hasLeft = before?.id === id',
     'const hasLeft = before?.id !== id',
   ),
-  row('gateway/stores/redis/storage.ts', 'gateway/confirmed-changes', '&& mayBeAlone) await', '&& !mayBeAlone) await'),
+  row('gateway/stores/redis/storage.ts', 'gateway/confirmed-changes', '&& wasFull) await', '&& !wasFull) await'),
   row('gateway/stores/redis/step.ts', 'gateway/confirmed-changes', 'wasFull: script === URGENT', 'wasFull: false'),
   row('gateway/stores/redis/peers.ts', 'operators/redis-away', '> 0 || hungMs > HUNG_MS', '> 0'),
   row('gateway/operators/api/key-view.ts', 'operators/bans', 'Date.parse(began) >= since', 'true'),

@@ -43,12 +43,9 @@ import {
 /** How long a change waits for its entries to be moved. */
 const LONGEST_MOVE_MS = 1_000;
 
-/** If Redis took longer than this to answer a call within the last second, other gateways may be deciding without it. */
-const SLOW_MS = 50;
-const RECENT_MS = 1_000;
 /**
- * A gateway that has decided without Redis finds an urgent change within this time, in the log that it follows
- * (primary/changes.ts), or because it asks Redis again.
+ * While Redis is full, gateways decide without it and cannot be notified. They find an urgent change within this time,
+ * in the log that they follow (primary/changes.ts).
  */
 const FOLLOWED_WITHIN_MS = 600;
 
@@ -71,8 +68,6 @@ export interface RedisStorageOptions {
  */
 export class RedisStorage implements Storage {
   readonly #redis: RedisConnection;
-  /** When Redis last took long to answer, by performance.now(). */
-  #slowAt = Number.NEGATIVE_INFINITY;
   readonly #lengths: LogLengths;
   readonly #onLost: OnLost;
   readonly #places: ReturnType<typeof keyPlaces>;
@@ -109,9 +104,7 @@ export class RedisStorage implements Storage {
         if (fault.message.startsWith('WRONGTYPE')) return OTHER;
         throw fault;
       });
-    const hashes = await this.#noteSlow(
-      orUnavailable(Promise.all(names.map(read)), serverOf(this.#redis, nameOf(record))),
-    );
+    const hashes = await orUnavailable(Promise.all(names.map(read)), serverOf(this.#redis, nameOf(record)));
     const [hash = OTHER] = hashes;
     if (hash === OTHER) return {};
     if (Object.keys(hash).length === 0) return undefined;
@@ -119,16 +112,6 @@ export class RedisStorage implements Storage {
   }
 
   readonly readMany: Storage['readMany'];
-
-  async #noteSlow<T>(work: Promise<T>): Promise<T> {
-    const begunAt = performance.now();
-    try {
-      return await work;
-    } finally {
-      const now = performance.now();
-      if (now - begunAt > SLOW_MS) this.#slowAt = now;
-    }
-  }
 
   /** Whether no gateway has stored anything. Scans all names in Redis. */
   async isEmpty(): Promise<boolean> {
@@ -165,7 +148,7 @@ export class RedisStorage implements Storage {
     if (revoked !== undefined) await this.#places.addRevoked(revoked).catch(() => undefined);
     const isAnnounced = isSpread && (born !== undefined || entries.length > 0);
     if (isAnnounced) await this.#prepare(born, about);
-    const step = take(this.#redis, {
+    const { isMade, lost, wasFull } = await take(this.#redis, {
       ...about,
       parts,
       place: isSpread ? undefined : born,
@@ -174,7 +157,6 @@ export class RedisStorage implements Storage {
         : entries.map((entry) => streamEntry(entry, this.#lengths[entry.log])),
       isUrgent: urgency !== undefined,
     });
-    const { isMade, lost, wasFull } = await this.#noteSlow(step);
     const confirm = parts[0] && this.#noteWrite?.(nameOf(parts[0].record));
     for (const [at, why] of lost) onLost(entries[at] as LogEntry, why);
     if (isSpread && born !== undefined && !isMade) await this.#places.forgetIfGone(born.id).catch(() => undefined);
@@ -182,8 +164,7 @@ export class RedisStorage implements Storage {
     // If this fails, a later revocation cleans up.
     if (revoked !== undefined) await this.#places.tidyUp(revoked).catch(() => undefined);
     if (isMade) await confirm?.();
-    const mayBeAlone = wasFull || performance.now() - this.#slowAt < RECENT_MS;
-    if (isMade && urgency !== undefined && mayBeAlone) await sleep(FOLLOWED_WITHIN_MS);
+    if (isMade && urgency !== undefined && wasFull) await sleep(FOLLOWED_WITHIN_MS);
     return isMade;
   }
 
