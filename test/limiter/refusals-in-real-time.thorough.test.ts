@@ -7,13 +7,13 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
-/** The refusal rules over HTTP in real time, with a limit of 600 requests a minute. */
+/** The refusal rules over HTTP in real time, with a limit of 300 requests a minute. */
 
 const { url: redisUrl } = await emptyDatabase();
-const A_MINUTE = 600;
+const A_MINUTE = 300;
 const RUN_MS = 60_000;
-/** Fewer strikes than the default of 3,000, so that clients can reach them even on a busy machine. */
-const HELD = 1_000;
+/** Fewer strikes than the default of 1,500, so that clients can reach them even on a busy machine. */
+const HELD = 500;
 /** The pause after a refusal: 16 clients with it send several times as many requests as strikes expire. */
 const HAMMER_EVERY_MS = 60;
 const GRACE_S = 30;

@@ -120,7 +120,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     for (let sent = 0; sent < 2; sent++) await ask(stack, calm);
     await stack.admin('DELETE', `/keys/${idOf(revoked)}`);
     const ban = await stack.admin('PUT', `/keys/${idOf(busy)}/ban`, { seconds: 600, reason: 'scraping' });
-    const { bannedUntil } = ban.json as { bannedUntil: string };
+    const { bannedUntil, bannedSince } = ban.json as { bannedUntil: string; bannedSince: string };
     // A day limit hardly refills within the hour of a trial, so the duration of this test does not matter.
     expect((await stack.admin('POST', '/plans/free/try', { day: 5 })).json).toEqual({
       keys: 3,
@@ -128,7 +128,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
       affected: [
         {
           ...{ id: idOf(busy), name: 'busy', requests: 12, refused: 0, wouldRefuse: 7 },
-          ban: { bannedUntil, banReason: 'scraping', bans: 0, banRefused: 0 },
+          ban: { bannedUntil, bannedSince, banReason: 'scraping', bans: 0, banRefused: 0 },
         },
       ],
     });

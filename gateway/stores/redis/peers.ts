@@ -92,8 +92,9 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
         },
       );
     const askAll = async (): Promise<undefined> => {
-      const put = Promise.all(asked.map(askOne));
-      if (!isCluster(redis)) await put;
+      const added = Promise.all(asked.map(askOne));
+      // A node of a cluster that hangs must not delay the answers of the others.
+      if (!isCluster(redis)) await added;
       while (answers.size + failed.size < asked.length && performance.now() < until) {
         noteReply();
         for (const text of await take(answersOf(id))) {
