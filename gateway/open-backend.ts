@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { z } from 'zod';
 import { readSecretFile } from '../shared/process/env.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import { currentSecret, rereadFile } from '../shared/process/secret.ts';
@@ -8,7 +7,7 @@ import type { Clients } from './limiter/clients.ts';
 import { redactApiKeys } from './limiter/credential.ts';
 import type { LocalDecisions } from './limiter/limiter.ts';
 import type { PlansInForce, StoredPlans } from './limiter/plans.ts';
-import { type Announce, AUDIT_LOG, announceTo, banLog, confirmed, follow, Made } from './primary/changes.ts';
+import { type Announce, AUDIT_LOG, announceTo, banLog, confirmed, follow, Notice } from './primary/changes.ts';
 import { certificatesIn } from './redis-settings.ts';
 import { AuditLog, logged } from './stores/audit.ts';
 import type { Backend, Embedded, OperatorsStores } from './stores/backend.ts';
@@ -16,7 +15,7 @@ import { watchEdits } from './stores/hand-edits.ts';
 import { Backups, Keys } from './stores/keys.ts';
 import { PlanCache } from './stores/plan-cache.ts';
 import { Plans } from './stores/plans.ts';
-import type { Peers } from './stores/redis/peers.ts';
+import type { Answer, Peers } from './stores/redis/peers.ts';
 import { type Credentials, credentialsOf, START_MS } from './stores/redis/target.ts';
 import type { Storage } from './stores/storage.ts';
 import { Tokens } from './stores/tokens.ts';
@@ -33,17 +32,12 @@ export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStor
   readonly banned: BannedKeys;
   /** Notifies the other gateways of a ban that a decision imposed. */
   noteBan(key: string): void;
-  /**
-   * Opens the operators' stores, and finds the other gateways. Called once, by the process that serves operators.
-   * @param answer answers another gateway's question
-   */
+  /** Opens the operators' stores, and finds the other gateways. Called once, by the process that serves operators. */
   operators(answer: Answer): Promise<OperatorsStores & { readonly peers: Peers | undefined }>;
   /** Resolves once plans and script have been loaded from the store. Never rejects. */
   readonly loaded: Promise<void>;
   isLoaded(): boolean;
 }
-
-type Answer = (content: unknown) => Promise<unknown>;
 
 interface OpenOptions {
   readonly clients: Clients;
@@ -117,7 +111,7 @@ export async function openBackend(
       }
       const announceHere = announceTo(own, announce);
       const peers = backend.peers?.((content) => {
-        const changes = z.array(Made).safeParse(content).data;
+        const changes = Notice.safeParse(content).data;
         return changes === undefined ? answer(content) : Promise.all(changes.map(announceHere));
       });
       const begin = () => planCache.begin();

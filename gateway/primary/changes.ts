@@ -25,8 +25,11 @@ import type { Changed } from './channel.ts';
 export type Announce = (changed: Changed) => Promise<void>;
 
 /** A change that may have been made: the records that processes must read again. */
-export const Made = z.object({ records: z.array(z.string() as z.ZodType<RecordName>), isReset: z.boolean() });
-export type Made = z.infer<typeof Made>;
+const Made = z.object({ records: z.array(z.string() as z.ZodType<RecordName>), isReset: z.boolean() });
+type Made = z.infer<typeof Made>;
+
+/** What a gateway sends to the others. */
+export const Notice = z.array(Made);
 
 /** Makes this process act on a change. */
 export function actOn(changed: Changed, clients: Clients, planCache: PlanCache | undefined): void {

@@ -6,7 +6,7 @@ import type { AuditLog } from './audit.ts';
 import type { EmbeddedLimiter } from './embedded-limiter.ts';
 import type { Backups, Keys } from './keys.ts';
 import type { Plans } from './plans.ts';
-import type { Peers } from './redis/peers.ts';
+import type { Answer, Peers } from './redis/peers.ts';
 import { adviceOn } from './sqlite/disk.ts';
 import type { Storage } from './storage.ts';
 import type { Tokens } from './tokens.ts';
@@ -48,11 +48,8 @@ export interface Backend {
   counted(): Family[];
   /** The share of its memory that each Redis node uses, 0 to 1. Nodes that do not answer are left out. */
   memoryUsed(): Promise<[node: string, share: number][]>;
-  /**
-   * The other gateways on the same store; undefined if there can be none. Call `operatorsStorage` first.
-   * @param answer answers another gateway's question
-   */
-  peers?(answer: (content: unknown) => Promise<unknown>): Peers;
+  /** The other gateways on the same store; undefined if there can be none. Call `operatorsStorage` first. */
+  peers?(answer: Answer): Peers;
   check(): Promise<CheckResult[]>;
   close(): Promise<void>;
 }

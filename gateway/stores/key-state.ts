@@ -35,8 +35,8 @@ export function writeBan(ban: KeyChange['ban'], stored: Fields = {}, now = 0): F
       ...series,
     };
   }
-  const ofOperator = ['ban_reason', 'ban_reason_until', 'ban_reason_since'];
-  const gone = ['banned_until', 'bans', ...ofOperator, 'ban_decided', 'refusals'];
+  const ofBan = ['banned_until', 'bans', 'ban_reason', 'ban_reason_until', 'ban_reason_since', 'ban_decided'];
+  const gone = [...ofBan, 'refusals'];
   const forgotten = Object.fromEntries(gone.map((field) => [field, undefined]));
   return ban === 'lift' ? forgotten : { ...forgotten, ...writeFull(stored, now) };
 }

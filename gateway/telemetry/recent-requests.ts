@@ -161,8 +161,7 @@ export class RecentRequests {
         const ban = `${slot.keyId} ${report.decision?.bannedUntil} ${minute}`;
         const seen = byBan.get(ban) ?? { report, refused: 0 };
         const refused = seen.refused + 1 + slot.repeated;
-        const isFirst = beganBan(decisionIn(slot));
-        byBan.set(ban, { ...seen, refused, ...(isFirst && { banBeganAt: report.at }) });
+        byBan.set(ban, { ...seen, refused, ...(beganBan(decisionIn(slot)) && { banBeganAt: report.at }) });
       }
     }
     for (const { report, refused, banBeganAt } of byBan.values())

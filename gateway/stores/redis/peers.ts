@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pairsOf } from '../../../shared/lists.ts';
+import { inRounds } from '../../../shared/process/in-rounds.ts';
 import { repeat } from '../../../shared/process/repeat.ts';
 import { isRunning } from '../../../shared/process/running.ts';
 import { Unconfirmed } from '../storage.ts';
@@ -44,12 +45,14 @@ const waited = (ms: number): Promise<undefined> => sleep(ms, undefined, { ref: f
 
 export type Peers = ReturnType<typeof peersOn>;
 
+/** Answers another gateway's question. */
+export type Answer = (content: unknown) => Promise<unknown>;
+
 /**
  * The gateways on one Redis query each other. A gateway adds its question to the list of each other gateway, and they
  * add their answers to a list for that question. All lists expire.
- * @param answer answers another gateway's question
  */
-export function peersOn(redis: RedisConnection, answer: (content: unknown) => Promise<unknown>) {
+export function peersOn(redis: RedisConnection, answer: Answer) {
   /** This gateway's id; undefined until Redis has first replied, because the id contains the time by its clock. */
   let own: string | undefined;
   const stopped = new AbortController();
@@ -182,33 +185,12 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
     return new Map(wanted.map(({ gateway, at }) => [gateway, at * 1_000]));
   }
 
-  let waiting: unknown[] = [];
-  let underWay: Promise<void> = Promise.resolve();
-  let next: Promise<void> | undefined;
-
-  /**
-   * Notifies all gateways that serve clients of a change, and waits until they act on it. One notice is under way at a
-   * time, and all changes that are made meanwhile go into the next one.
-   * @throws {Unconfirmed} if a gateway does not answer
-   */
-  function notify(change: unknown): Promise<void> {
-    waiting.push(change);
-    next ??= underWay
-      .catch(() => {})
-      .then(() => {
-        underWay = send(waiting);
-        [waiting, next] = [[], undefined];
-        return underWay;
-      });
-    return next;
-  }
-
   /**
    * Gateways that cannot be notified because Redis refuses it, or because a node of a cluster is down, learn of the
    * changes from the logs (primary/changes.ts).
    * @throws {Unconfirmed} if a gateway does not answer
    */
-  async function send(changes: readonly unknown[]): Promise<void> {
+  async function sendChanges(changes: readonly unknown[]): Promise<void> {
     // While gateways return after an outage, their last polls are as old as it.
     const isBack = performance.now() - listing.backAt < BACK_WITHIN_MS;
     const since = (isBack ? listing.before : listing.at) - SERVES_FOR_SECONDS;
@@ -217,6 +199,19 @@ export function peersOn(redis: RedisConnection, answer: (content: unknown) => Pr
       throw new Unconfirmed('the other gateways have not confirmed it');
     if (unanswered !== undefined && unanswered.length > 0)
       throw new Unconfirmed(`not all gateways have confirmed it (${unanswered.join(', ')})`);
+  }
+
+  const waiting: unknown[] = [];
+  const sendWaiting = inRounds(() => sendChanges(waiting.splice(0)));
+
+  /**
+   * Notifies all gateways that serve clients of a change, and waits until they act on it. Changes that are made at the
+   * same time share a notice.
+   * @throws {Unconfirmed} if a gateway does not answer
+   */
+  function notify(change: unknown): Promise<void> {
+    waiting.push(change);
+    return sendWaiting();
   }
 
   /** The Redis clock, because those of gateways can differ by more than they may be silent. */

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import slotOf from 'cluster-key-slot';
 import { pairsOf } from '../../../shared/lists.ts';
+import { inRounds } from '../../../shared/process/in-rounds.ts';
 import {
   type Change,
   type Fields,
@@ -164,7 +165,7 @@ export class RedisStorage implements Storage {
     // If this fails, a later revocation cleans up.
     if (revoked !== undefined) await this.#places.tidyUp(revoked).catch(() => undefined);
     if (isMade) await confirm?.();
-    if (isMade && urgency !== undefined && wasFull) await sleep(FOLLOWED_WITHIN_MS);
+    if (isMade && wasFull) await sleep(FOLLOWED_WITHIN_MS);
     return isMade;
   }
 
@@ -252,7 +253,7 @@ type NoteWrite = (name: string) => () => Promise<void>;
  */
 export function replicasOf(redis: RedisConnection): NoteWrite {
   const seen = new WeakMap<Node, Seen>();
-  const waits = new WeakMap<Socket, { running: Promise<unknown>; next: Promise<boolean> | undefined }>();
+  const waits = new WeakMap<Socket, () => Promise<boolean>>();
 
   function servingNode(name: string): Node | undefined {
     if (!isCluster(redis)) return redis;
@@ -307,16 +308,11 @@ export function replicasOf(redis: RedisConnection): NoteWrite {
 
   /** WAIT blocks its connection, so one WAIT covers all changes that were answered before it was sent. */
   function wait(node: Node, socket: Socket): Promise<boolean> {
-    const own = waits.get(socket) ?? { running: Promise.resolve(), next: undefined };
+    // On a new connection, perhaps to another node, WAIT would not cover the change.
+    const own =
+      waits.get(socket) ?? inRounds(async () => node.stream === socket && (await node.wait(1, CONFIRM_MS)) > 0);
     waits.set(socket, own);
-    own.next ??= own.running.then(() => {
-      // On a new connection, perhaps to another node, WAIT would not cover the change.
-      const count = node.stream === socket ? node.wait(1, CONFIRM_MS) : Promise.resolve(0);
-      own.running = count.catch(() => undefined);
-      own.next = undefined;
-      return count.then((replicas) => replicas > 0);
-    });
-    return own.next;
+    return own();
   }
 
   const untilAnnounced = ({ leftAt }: Seen): number => leftAt + ANNOUNCED_WITHIN_MS - performance.now();
@@ -325,9 +321,9 @@ export function replicasOf(redis: RedisConnection): NoteWrite {
     const node = servingNode(name);
     const socket = node?.stream;
     return async () => {
-      if (node === undefined || socket === undefined) throw new Unconfirmed('no replica has confirmed it');
-      if (!(await isSafe(node, socket).catch(() => isStillAlone(node))))
-        throw new Unconfirmed('no replica has confirmed it');
+      const isKept =
+        node !== undefined && socket !== undefined && (await isSafe(node, socket).catch(() => isStillAlone(node)));
+      if (!isKept) throw new Unconfirmed('no replica has confirmed it');
     };
   };
 }
