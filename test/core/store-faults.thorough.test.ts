@@ -1,10 +1,8 @@
-import { once } from 'node:events';
-import net, { type AddressInfo } from 'node:net';
 import { DatabaseSync } from 'node:sqlite';
 import pg from 'pg';
 import { describe, expect, test } from 'vitest';
-import { cleanUp } from '../support/clean-up.ts';
 import { DATABASES, emptyPostgres, openStore } from '../support/databases.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
 import { post, send } from '../support/http.ts';
 import { scrape } from '../support/metrics.ts';
 import { startService } from '../support/process.ts';
@@ -144,43 +142,18 @@ const READY_FOR_QUERY = Buffer.from('Z\0\0\0\x05I', 'latin1');
 const FATAL_FIELDS = 'SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0';
 const FATAL = Buffer.from(`E\0\0\0${String.fromCharCode(4 + FATAL_FIELDS.length)}${FATAL_FIELDS}`, 'latin1');
 
-/** Passes all connections to a PostgreSQL. If told to do so, ends the next new one as soon as it is ready. */
-async function terminatingProxy(target: string) {
-  const { hostname, port } = new URL(target);
-  const next = { isTerminated: false };
-  const server = net.createServer((client) => {
-    const database = net.connect(Number(port), hostname);
-    const { isTerminated } = next;
-    next.isTerminated = false;
-    cleanUp(() => client.destroy());
-    for (const [one, other] of [
-      [client, database],
-      [database, client],
-    ] as const)
-      one.on('error', () => other.destroy()).on('close', () => other.destroy());
-    client.pipe(database);
-    database.on('data', (chunk) => {
-      if (!isTerminated || !chunk.includes(READY_FOR_QUERY)) return client.write(chunk);
-      return client.end(Buffer.concat([chunk, FATAL]));
-    });
-  });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  cleanUp(() => server.close());
-  const url = new URL(target);
-  url.host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
-  return { url: url.href, next };
-}
-
 test('a core survives a PostgreSQL connection that is terminated as soon as it is ready', async () => {
-  const { url, next } = await terminatingProxy(await emptyPostgres());
-  const core = await startService('core/main.ts', { PORT: '0', DATABASE_URL: url, LOG_LEVEL: 'warn' });
+  const proxy = await startFaultProxy(await emptyPostgres());
+  const core = await startService('core/main.ts', { PORT: '0', DATABASE_URL: proxy.url, LOG_LEVEL: 'warn' });
   const pets = `${core.addresses.core}/v1/pets`;
   const statuses = async (count: number) => {
     const answers = await Promise.all(Array.from({ length: count }, () => send(pets)));
     return new Set(answers.map(({ status }) => status));
   };
   expect(await statuses(1)).toEqual(new Set([200]));
-  next.isTerminated = true;
+  proxy.set({ kind: 'end', after: READY_FOR_QUERY, last: FATAL });
   await expect.poll(() => statuses(5)).toContain(503);
+  proxy.set({ kind: 'pass' });
+  await expect.poll(() => proxy.connections).toBe(0);
   expect(await statuses(5)).toEqual(new Set([200]));
 });

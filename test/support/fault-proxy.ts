@@ -22,7 +22,9 @@ export type Fault =
   /** Replies arrive a few bytes at a time. */
   | { readonly kind: 'trickle'; readonly bytes: number; readonly everyMs: number }
   /** Each connection is reset after this many bytes of its next reply, or of its next reply to the command `to`. */
-  | { readonly kind: 'cut-reply'; readonly afterBytes: number; readonly to?: string };
+  | { readonly kind: 'cut-reply'; readonly afterBytes: number; readonly to?: string }
+  /** Each connection is closed after its next reply that contains `after`, with `last` in the same piece. */
+  | { readonly kind: 'end'; readonly after: Buffer; readonly last: Buffer };
 
 export type FaultProxy = Awaited<ReturnType<typeof startFaultProxy>>;
 
@@ -111,6 +113,8 @@ class Line {
     const fault = this.#fault();
     if (fault.kind === 'delay') await sleep(Math.max(0, arrivedAt + fault.ms - performance.now()));
     if (fault.kind === 'trickle') return await this.#trickle(chunk);
+    if (fault.kind === 'end' && chunk.includes(fault.after))
+      return void this.#client.end(Buffer.concat([chunk, fault.last]));
     const isCut = fault.kind === 'cut-reply' && (fault.to === undefined || this.#isToBeCut);
     if (!isCut) return void this.#client.write(chunk);
     this.#client.write(chunk.subarray(0, fault.afterBytes), () => this.reset());
