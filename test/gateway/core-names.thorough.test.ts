@@ -161,7 +161,8 @@ test('each worker resolves names itself, and the doctor checks each address', as
     const { findings } = json as { findings: { about: string; status: string }[] };
     return findings.map(({ about, status }) => `${status} ${about}`).filter((found) => /^\w+ core /.test(found));
   };
-  expect(await examine()).toEqual([`good core ${url(ONE)}`, `good core ${url(TWO)}`, `fault core ${url(NOWHERE)}`]);
+  // On a busy machine, a core can answer too slowly to be called good.
+  await expect.poll(examine).toEqual([`good core ${url(ONE)}`, `good core ${url(TWO)}`, `fault core ${url(NOWHERE)}`]);
   await hosts.set({ [NAME]: [ONE] });
   await eventually(() => coreLines().filter((line) => line === `core removed ${url(TWO)}`)).toHaveLength(2);
   await hosts.set({});

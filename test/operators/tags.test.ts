@@ -219,6 +219,7 @@ test('tags are stored apart from the hash that decisions read, and deleted when 
   expect(await redis.exists(hash, tags)).toBe(0);
 });
 
+// No test here asks the doctor while all keys are valid, because it would keep that result for a minute.
 test.concurrent.for([
   ['valid', 'customer=globex,env=prod', { customer: 'globex', env: 'prod' }],
   ['more than ten', Array.from({ length: 11 }, (_, at) => `t${at}=x`).join(','), ACME],
@@ -233,11 +234,13 @@ test.concurrent.for([
     expect(await tagsOf(shared, key)).toEqual(inForce);
     const reported = { via: 'by hand', action: 'key.change', changes: [{ field: 'tags', to: typed }] };
     await expect.poll(() => newestOf(shared, key)).toMatchObject(reported);
-    const { findings } = await get<DoctorAnswer>(shared, '/doctor');
     const isBad = inForce === ACME;
-    const found = `${idOf(key)}: tags is ${JSON.stringify(typed.slice(0, 64))}, which is not valid; customer=acme, env=prod stays in force`;
-    const advice = `HSET gateway:tags:{${idOf(key)}} tags … or ctl keys set ${idOf(key)} --tag …`;
-    expect(findings.filter((one) => one.found === found)).toMatchObject(isBad ? [{ advice }] : []);
+    if (isBad) {
+      const { findings } = await get<DoctorAnswer>(shared, '/doctor');
+      const found = `${idOf(key)}: tags is ${JSON.stringify(typed.slice(0, 64))}, which is not valid; customer=acme, env=prod stays in force`;
+      const advice = `HSET gateway:tags:{${idOf(key)}} tags … or ctl keys set ${idOf(key)} --tag …`;
+      expect(findings.filter((one) => one.found === found)).toMatchObject([{ advice }]);
+    }
     expect(alarmsOf(shared, idOf(key))).toHaveLength(isBad ? 1 : 0);
     expect(await statusOf(shared, key)).toBe(200);
     expect((await change(shared, key, { name: 'still changed' })).status).toBe(200);
