@@ -238,7 +238,7 @@ export const RequestQuery = z.object({
   requestId: z.string().optional(),
   /** Only requests with a decision of one of these outcomes. */
   outcomes: z.array(z.string()).optional(),
-  /** Whether to return only requests with a decision on an existing key, and only those of this gateway. */
+  /** Whether to return only requests with a decision on an existing key. */
   isDecided: z.boolean().optional(),
   /** A status, or its first digit. */
   status: z.int().optional(),

@@ -129,5 +129,8 @@ test('ctl explains a key or a request', async () => {
   expect(ofRequest.out).toMatch(/^refused by {8}day$.*^plan {14}free, table version [0-9a-f]{16}$/ms);
   expect(ofRequest.out).toMatch(new RegExp(`^gateway {11}${hostname()}, process ${process.pid}$`, 'm'));
   expect(JSON.parse(json.out)).toMatchObject({ decisions: [{ requestId: id, refusedBy: ['day'] }] });
-  expect([missing.code, missing.err]).toEqual([3, expect.stringContaining('remembers no decision on this request')]);
+  expect([missing.code, missing.err]).toEqual([
+    3,
+    expect.stringContaining('No gateway remembers a decision on this request.'),
+  ]);
 });

@@ -101,18 +101,20 @@ test('requests on two gateways are merged, and a hanging gateway is listed as mi
   const times = requests.map(({ at }) => Date.parse(at));
   // Requests are listed newest first, give or take a second.
   for (const [at, time] of times.entries()) expect(time).toBeLessThan((times[at - 1] ?? Infinity) + 1_000);
-  // The answer has the decisions of all workers of the gateway that received the call.
   const explain = async (limit: number) =>
     ((await here.admin(`/keys/${idOf(key)}/explain?limit=${limit}`)).json as ExplainAnswer).decisions;
   const decisions = await explain(200);
-  expect(new Set(decisions.map(({ gateway }) => gateway.pid))).toEqual(new Set(here.pids()));
+  expect(new Set(decisions.map(({ gateway }) => gateway.pid))).toEqual(pids);
   const decidedAt = decisions.map(({ at }) => at);
   expect(decidedAt).toEqual(decidedAt.toSorted().reverse());
-  for (const pid of here.pids()) {
-    const made = decisions.find(({ gateway }) => gateway.pid === pid);
-    expect(here.pids()[(made?.gateway.worker ?? 0) - 1]).toBe(pid);
-    expect((await here.admin(`/decisions/${made?.requestId}`)).json).toMatchObject({ decisions: [made] });
-  }
+  for (const { pids } of [here, there])
+    for (const [at, pid] of pids().entries()) {
+      const made = decisions.find(({ gateway }) => gateway.pid === pid);
+      expect(made?.gateway.worker).toBe(at + 1);
+      expect((await here.admin(`/decisions/${made?.requestId}`)).json).toEqual({ decisions: [made], missing: [] });
+    }
+  const [asked] = decisions.filter(({ gateway }) => there.pids().includes(gateway.pid));
+  expect((await ctl(here, 'keys', 'find', asked?.requestId ?? '')).out).toContain(idOf(key));
   // The refusal is the newest decision, so it is the first of the two that are requested.
   const disable = (disabled: boolean) => here.change('PATCH', `/keys/${idOf(key)}`, { disabled });
   expect((await disable(true)).status).toBe(200);
@@ -134,6 +136,11 @@ test('requests on two gateways are merged, and a hanging gateway is listed as mi
     expect([code, out]).toEqual([0, expect.stringMatching(/^id {16}\S+$/m)]);
     expect(err).toMatch(/^Note: these gateways did not respond, so their requests are missing: .+\.$/m);
     expect(err).toContain(String(there.child.pid));
+    const explained = await ctl(here, 'keys', 'explain', idOf(key), '--limit', '1');
+    expect([explained.code, explained.err]).toEqual([0, err]);
+    const unknown = await ctl(here, 'keys', 'explain', '--request', asked?.requestId ?? '');
+    const notFound = `No gateway remembers a decision on this request. These did not respond: ${partial.missing}.`;
+    expect([unknown.code, unknown.err]).toEqual([3, expect.stringContaining(notFound)]);
     // The list waits for the hanging gateway only once, so it lacks the refusals by the ban.
     expect(partial.requests[0]?.keyBan).not.toHaveProperty('banRefused');
     const about = `gateway ${hostname()}:${there.child.pid}`;
@@ -141,7 +148,7 @@ test('requests on two gateways are merged, and a hanging gateway is listed as mi
     await eventually(findings).toEqual([silent, silent]);
     const [shown, checked] = await findings();
     expect(checked).toEqual(shown);
-    // The finding has the time of the last heartbeat. A gateway sends one every five seconds.
+    // The finding has the time of the last heartbeat. A gateway sends one a second.
     const silentFor = Date.now() - Date.parse((shown as CheckResult).since ?? '');
     expect(silentFor).toBeGreaterThan(performance.now() - askedAt);
     expect(silentFor).toBeLessThan(performance.now() - askedAt + 7_000);

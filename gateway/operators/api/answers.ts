@@ -162,7 +162,8 @@ export type UsageAnswer = z.infer<typeof UsageAnswer>;
 
 export { DecisionReport };
 
-export const DecisionsAnswer = z.object({ decisions: listOf(DecisionReport) });
+/** `missing` names the workers and gateways that did not respond. */
+export const DecisionsAnswer = z.object({ decisions: listOf(DecisionReport), missing: listOf(z.string()) });
 export type DecisionsAnswer = z.infer<typeof DecisionsAnswer>;
 
 export const ExplainAnswer = DecisionsAnswer.extend({ key: KeyView, planVersion: z.string().optional() });

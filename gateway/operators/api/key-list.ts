@@ -152,8 +152,8 @@ const FindQuery = z.object({
 });
 
 /**
- * Finds keys by a search term: the key with this id; if there is none, the keys of requests with this id that this
- * gateway remembers; if there are none, the keys whose name contains the term or whose id begins with it.
+ * Finds keys by a search term: the key with this id; if there is none, the keys of recent requests with this id;
+ * if there are none, the keys whose name contains the term or whose id begins with it.
  */
 export const findKeys = operation(
   { query: FindQuery, answer: FoundAnswer },
@@ -179,7 +179,8 @@ export const findKeys = operation(
 );
 
 async function keysOfRequest(deps: AdminDependencies, requestId: string): Promise<KeyEntry[]> {
-  const ids = (await decisionsOn(deps, { requestId, limit: MOST_DECISIONS })).map(({ keyId }) => keyId);
+  const { decisions } = await decisionsOn(deps, { requestId, limit: MOST_DECISIONS });
+  const ids = decisions.map(({ keyId }) => keyId);
   const found = await Promise.all([...new Set(ids)].map((id) => deps.keys.get(id)));
   return found.filter((entry) => entry !== undefined);
 }

@@ -8,7 +8,7 @@ import type { KeyEntry } from '../../limiter/key-record.ts';
 import { hasTags } from '../../limiter/tags.ts';
 import { NO_FACTS } from '../../stores/keys.ts';
 import type { Peers } from '../../stores/redis/peers.ts';
-import { type DecisionReport, MOST_DECISIONS, newestFirst } from '../../telemetry/decision-report.ts';
+import { MOST_DECISIONS, newestFirst } from '../../telemetry/decision-report.ts';
 import {
   type FoundRequests,
   mergeFound,
@@ -87,10 +87,7 @@ export const listRequests = operation({ query: RequestsQuery, answer: RequestsAn
 export function ofAllGateways(own: RequestSource, peers: Peers | undefined): RequestSource {
   return {
     async find(query) {
-      const [here, there] = await Promise.all([
-        own.find(query),
-        query.isDecided ? undefined : peers?.ask(query, ANSWER_WITHIN_MS),
-      ]);
+      const [here, there] = await Promise.all([own.find(query), peers?.ask(query, ANSWER_WITHIN_MS)]);
       if (there === undefined) return here;
       const silent = {
         requests: [],
@@ -306,7 +303,7 @@ const toSecond = (time: string): string =>
 
 const DecisionsQuery = z.object({ limit: wholeNumber(1, MOST_DECISIONS).default(PAGE) });
 
-/** The current state of a key, and the last decisions on it by this gateway's processes, newest first. */
+/** The current state of a key, and the last decisions on it, newest first. */
 export const explainKey = operation(
   { query: DecisionsQuery, target: findKey, answer: ExplainAnswer },
   async ({ deps, query: { limit }, target }) => {
@@ -314,7 +311,7 @@ export const explainKey = operation(
       describe(deps, target),
       decisionsOn(deps, { keyId: target.id, limit }),
     ]);
-    return { key, planVersion: deps.planCache.version, decisions };
+    return { key, planVersion: deps.planCache.version, ...decisions };
   },
 );
 
@@ -322,19 +319,19 @@ export const explainKey = operation(
 export const explainRequest = operation(
   { query: DecisionsQuery, answer: DecisionsAnswer },
   async ({ deps, query: { limit }, params: [requestId] }) => {
-    const decisions = await decisionsOn(deps, { requestId, limit });
-    if (decisions.length > 0) return { decisions };
-    throw new HttpError('not_found', 'This gateway remembers no decision on this request.');
+    const found = await decisionsOn(deps, { requestId, limit });
+    if (found.decisions.length > 0) return found;
+    const [reason, silent] = ['No gateway remembers a decision on this request.', found.missing.join(', ')];
+    throw new HttpError('not_found', silent === '' ? reason : `${reason} These did not respond: ${silent}.`);
   },
 );
 
-/** The last decisions by this gateway's processes on existing keys, newest first. */
+/** The last decisions on existing keys, newest first, and the workers and gateways that did not respond. */
 export async function decisionsOn(
   { requests }: Pick<AdminDependencies, 'requests'>,
   query: RequestQuery,
-): Promise<DecisionReport[]> {
-  const found = await requests.find({ ...query, isDecided: true });
-  return found.requests
-    .flatMap(({ decision, gateway }) => (decision ? { ...decision, gateway } : []))
-    .sort(newestFirst);
+): Promise<DecisionsAnswer> {
+  const { requests: found, missing } = await requests.find({ ...query, isDecided: true });
+  const decisions = found.flatMap(({ decision, gateway }) => (decision ? { ...decision, gateway } : []));
+  return { decisions: decisions.sort(newestFirst), missing };
 }

@@ -44,7 +44,7 @@ export const ROUTES: readonly AdminRoute[] = [
   row('GET /keys/{id}/usage', 'The usage of a key by minute and by day', { showKeyUsage }),
   row('GET /keys/{id}/explain', 'The last decisions on a key', { explainKey }),
   row('GET /requests', 'The last requests on all gateways, newest first', { listRequests }),
-  row('GET /decisions/{requestId}', 'The decisions on a request that this gateway remembers', { explainRequest }),
+  row('GET /decisions/{requestId}', 'The decisions on a recent request', { explainRequest }),
   row('PUT /keys/{id}/ban', 'Ban a key', { setBan }),
   row('DELETE /keys/{id}/ban', 'Lift a ban', { liftBan }),
   row('POST /keys/{id}/reset', 'Lift a ban and fill both buckets', { resetKey }),

@@ -147,7 +147,7 @@ export function addFind(keys: Command, session: Session): void {
     .notes(`
 If the text is a whole key, only its id is sent. Pass a whole key on standard input to keep it out of process lists and
 shell history. If the text is a line of the access log, the key in that line is found. A request id is looked up in the
-last decisions of this gateway.
+last decisions of all gateways.
 
 Examples:
   ctl keys find acme
@@ -176,7 +176,7 @@ async function search(session: Session, text: string): Promise<FoundKey[]> {
     if (found.size >= MOST_FOUND) break;
   }
   if (found.size > 0) return [...found.values()].slice(0, MOST_FOUND);
-  const nothing = 'No key has this id or name, and this gateway remembers no such request.';
+  const nothing = 'No key has this id or name, and no gateway remembers such a request.';
   throw new AdminError('not_found', nothing, { status: 404 });
 }
 
@@ -186,9 +186,8 @@ export function addExplain(keys: Command, session: Session): void {
     .option('--request <id>', 'one request, by its X-Request-Id, which is in every response and log line')
     .option('--limit <number>', 'maximum number of decisions, up to 1000', '50')
     .notes(`
-Each process keeps its last requests in memory, and a gateway reports the decisions of all its processes. Other gateways
-on the same Redis keep their own: query the one whose log has the request. Requests with unknown keys, and those refused
-before a decision, are not kept.
+Each gateway keeps its last requests in memory, and all gateways on the same Redis are queried. Requests with unknown
+keys, and those refused before a decision, are not kept.
 
 The numbers on both sides of -> are the requests left in each bucket before and after the decision. A request is
 admitted if both have at least 1 left, and takes 1 from each; a refused request takes nothing. "Local" means that the
@@ -203,17 +202,19 @@ Examples:
       const query = new URLSearchParams({ limit });
       if (key !== undefined) {
         const answer = await session.get<ExplainAnswer>(`${await pathTo(session, key)}/explain?${query}`);
+        session.noteMissing(answer.missing);
         session.print(answer, () => `${describeKey(answer.key)}\n\n${describeDecisions(answer.decisions)}`);
       } else if (request !== undefined) {
         const path = `/decisions/${encodeURIComponent(request)}?${query}`;
         const answer = await session.get<DecisionsAnswer>(path);
+        session.noteMissing(answer.missing);
         session.print(answer, () => answer.decisions.map(describeDecision).join('\n\n'));
       }
     });
 }
 
 function describeDecisions(decisions: readonly DecisionReport[]): string {
-  if (decisions.length === 0) return 'This gateway remembers no decision on this key.';
+  if (decisions.length === 0) return 'No gateway remembers a decision on this key.';
   return table(decisions, [
     ['at', ({ at }) => at && preciseTimeText(at)],
     ['outcome', ({ shadow, outcome }) => (shadow === undefined ? outcome : 'shadow refusal')],

@@ -2,6 +2,7 @@ import { userInfo } from 'node:os';
 import { createInterface } from 'node:readline/promises';
 import { type Part, partsOf, searchText, withWho } from '../clients.ts';
 import { AdminError, type AdminRequest, exchange, findAdmin } from './admin-client.ts';
+import { harmless } from './text.ts';
 
 /** The context of a command: it calls the gateway, prints, and prompts the operator. */
 
@@ -85,6 +86,13 @@ export class Session {
   /** Writes a message to standard error, so that the output can be piped. */
   printNote(text: string): void {
     process.stderr.write(`${text}\n`);
+  }
+
+  /** Names the workers and gateways whose requests are missing from an answer, if any. */
+  noteMissing(silent: readonly string[]): void {
+    if (silent.length === 0) return;
+    const names = harmless(silent.join(', '));
+    this.printNote(`Note: these gateways did not respond, so their requests are missing: ${names}.`);
   }
 
   /** Shows the progress on one line, if standard error is a terminal and standard output is not. */

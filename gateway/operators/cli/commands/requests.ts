@@ -117,10 +117,7 @@ async function list(session: Session, filters: Filters, most: number, hasReasons
     if (found.length >= most) break;
   }
   const [requests, missing] = [found.slice(0, most), [...silent]];
-  if (missing.length > 0)
-    session.printNote(
-      `Note: these gateways did not respond, so their requests are missing: ${harmless(missing.join(', '))}.`,
-    );
+  session.noteMissing(missing);
   if (lacksOlder(requests, since, filters.from))
     session.printNote(
       `Note: requests before ${timeText(since, process.stderr)} may be missing, because a gateway or worker started then.`,
@@ -241,7 +238,7 @@ async function followRequests(
     const [wanted, stillOpen] = [new Set(open.keys()), new Map<string, number>()];
     let [calls, isKnown] = [0, isFirst];
     for await (const page of session.parts<RequestsAnswer>('/requests', { ...asked, limit: String(MOST_A_CALL) })) {
-      note(page.missing.join(', '));
+      note(page.missing);
       for (const request of page.requests) {
         const id = identityOf(request);
         wanted.delete(id);
@@ -272,9 +269,9 @@ async function followRequests(
     return { from: new Date(from).toISOString() };
   }
 
-  function note(now: string): void {
-    if (now !== missing && now !== '')
-      session.printNote(`Note: these gateways do not respond, so their requests are missing: ${harmless(now)}.`);
+  function note(silent: readonly string[]): void {
+    const now = silent.join(', ');
+    if (now !== missing) session.noteMissing(silent);
     missing = now;
   }
 
