@@ -166,7 +166,7 @@ test.for([
 });
 
 /** All workers except the first are delayed at the start. */
-const LATE = { WORKERS: '4', NODE_OPTIONS: `--import ${new URL('../support/starts-late.ts', import.meta.url)}` };
+const LATE = { WORKERS: '3', NODE_OPTIONS: `--import ${new URL('../support/starts-late.ts', import.meta.url)}` };
 
 test.for(['SIGTERM', 'SIGINT'] as const)(
   '%s while the last workers start lets the first one finish its requests and leaves no worker behind',
@@ -174,7 +174,7 @@ test.for(['SIGTERM', 'SIGINT'] as const)(
     const { workers, inFlight, answer } = await withRequestInFlight(LATE, launchWorkers);
     expect((await workers.admin('/readyz')).status).toBe(200);
     const pids = childrenOf(workers.child.pid as number);
-    expect(pids).toHaveLength(4);
+    expect(pids).toHaveLength(3);
     await eventually(workers.pids).toHaveLength(1);
     workers.child.kill(signal);
     await eventually(async () => (await workers.admin('/readyz')).status).toBe(503);
@@ -187,8 +187,8 @@ test.for(['SIGTERM', 'SIGINT'] as const)(
   },
 );
 
-test('the first start of a worker is not reported as a fault, but an exit before it serves is', async () => {
-  const workers = await launchWorkers({ ...LATE, WORKERS: '2', ENDS_THEN: '1' });
+test('the first start of a worker is not a fault, and one that fails while another worker serves is reported and retried', async () => {
+  const workers = await launchWorkers({ ...LATE, WORKERS: '2', ENDS_THEN: 'yes' });
   const detail = async () => ((await workers.admin('/readyz')).json as { detail?: string }).detail ?? '';
   const findings = async () => ((await workers.admin('/doctor')).json as DoctorAnswer).findings;
   expect(await detail()).not.toContain('worker');
@@ -196,23 +196,19 @@ test('the first start of a worker is not reported as a fault, but an exit before
   expect(found).toMatchObject([{ status: 'warning', found: 'is starting' }]);
   expect(workers.logged('worker exited')).toEqual([]);
   await eventually(detail).toMatch(/^worker 2 is not running \(fault since /);
-});
-
-test('SIGTERM before a worker serves stops the start immediately and leaves no worker behind', async () => {
-  const { child, ended } = startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(LATE));
-  await eventually(() => childrenOf(child.pid as number)).toHaveLength(4);
-  const pids = childrenOf(child.pid as number);
-  child.kill('SIGTERM');
-  expect(await ended).toMatchObject({ code: 0, err: '', out: expect.not.stringContaining('worker is serving') });
-  expect(pids.some(isAlive)).toBe(false);
-});
-
-test('a worker that fails to start while another one serves is retried like one that crashed', async () => {
-  const workers = await launchWorkers({ ...LATE, WORKERS: '2', ENDS_THEN: 'yes' });
   await eventually(() => workers.logged('worker restarts').map(({ waitMs }) => waitMs)).toEqual([100, 200]);
   expect(workers.logged('worker exited')[0]).toMatchObject({ worker: 2, code: 3 });
   expect((await workers.admin('/metrics')).text).toMatch(/^gateway_worker_crashes_total 2$/m);
   expect((await list(workers, await workers.issueKey())).status).toBe(200);
   workers.child.kill('SIGTERM');
   expect((await workers.ended).code).toBe(0);
+});
+
+test('SIGTERM before a worker serves stops the start immediately and leaves no worker behind', async () => {
+  const { child, ended } = startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(LATE));
+  await eventually(() => childrenOf(child.pid as number)).toHaveLength(3);
+  const pids = childrenOf(child.pid as number);
+  child.kill('SIGTERM');
+  expect(await ended).toMatchObject({ code: 0, err: '', out: expect.not.stringContaining('worker is serving') });
+  expect(pids.some(isAlive)).toBe(false);
 });
