@@ -1,11 +1,12 @@
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { judge } from '../support/allowance-checker.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore } from '../support/faulty-core.ts';
+import { parsedLines } from '../support/log.ts';
 import { type Answered, ask, startLoad } from '../support/paced-load.ts';
-import { type GatewayProcess, type Rig, startGatewayProcess, startRig, withModes } from '../support/redis-fault.ts';
+import { startGatewayProcess, startRig, withModes } from '../support/redis-fault.ts';
 import { createKey } from '../support/redis-keys.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { signalAll } from '../support/workers.ts';
@@ -15,14 +16,21 @@ import { signalAll } from '../support/workers.ts';
 const ROOMY = { minute: 1_000_000, day: 1_000_000 };
 const TIGHT = 10;
 
-async function setUp(settings: Record<string, string> = {}) {
-  const rig = await startRig();
-  rig.redis.options.commandTimeout = 10_000;
-  const core = await listeningCore();
-  await rig.redis.hset('gateway:plans', 'free.ban_after', '1000000000');
-  const gateway = await startGatewayProcess({ CORE_URL: core.url, REDIS_URL: rig.server.url, ...settings });
-  return { rig, gateway, pid: gateway.process.child.pid as number };
+const { server, redis } = await startRig();
+redis.options.commandTimeout = 10_000;
+await redis.hset('gateway:plans', 'free.ban_after', '1000000000');
+const CORE_URL = (await listeningCore()).url;
+
+async function start(settings: Record<string, string> = {}) {
+  const gateway = await startGatewayProcess({ CORE_URL, REDIS_URL: server.url, ...settings });
+  const { child, out } = gateway.process;
+  return { ...gateway, pid: child.pid as number, log: parsedLines(out) };
 }
+
+type Gateway = Awaited<ReturnType<typeof start>>;
+
+/** Shared by all tests that do not change the deadline. */
+const gateway = await start();
 
 async function stall(pid: number, ms: number): Promise<void> {
   signalAll(pid, 'SIGSTOP');
@@ -30,33 +38,58 @@ async function stall(pid: number, ms: number): Promise<void> {
   signalAll(pid, 'SIGCONT');
 }
 
-const localOf = async (gateway: GatewayProcess, answers: readonly Answered[]) => {
-  const log = await gateway.stop();
-  // While the gateway starts, a busy machine may delay Redis beyond the command timeout.
-  const served = log.slice(log.findIndex(({ msg }) => msg === 'request'));
-  expect(served.filter(({ msg }) => msg === 'decisions are local' || msg === 'redis is unavailable')).toEqual([]);
-  return withModes(answers, log).filter(({ mode }) => mode === 'local').length;
-};
+/** Counts the local decisions among these answers, since the first of which the gateway must have logged no outage. */
+async function localOf({ log }: Gateway, answers: readonly Answered[]): Promise<number> {
+  // Lines arrive shortly after answers.
+  const decided = await vi.waitFor(() => withModes(answers, log()));
+  const since = log().slice(log().findIndex(({ requestId }) => requestId === answers[0]?.id));
+  expect(since.filter(({ msg }) => msg === 'decisions are local' || msg === 'redis is unavailable')).toEqual([]);
+  return decided.filter(({ mode }) => mode === 'local').length;
+}
+
+test('the script is loaded before the first decision on a connection', async () => {
+  const calls = async () => {
+    const stats = await redis.info('commandstats');
+    return [/cmdstat_eval:calls=(\d+)/, /cmdstat_evalsha:calls=(\d+)/].map((line) =>
+      Number(stats.match(line)?.[1] ?? 0),
+    );
+  };
+  const { apiKey } = await createKey(redis, ROOMY);
+  const [evals = 0, evalshas = 0] = await calls();
+  expect(evals).toBeGreaterThan(0);
+  await ask(gateway.url, apiKey);
+  expect(await calls()).toEqual([evals, evalshas + 1]);
+  await redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+  // Primary and worker reconnect and load the script at different times.
+  let again = evals;
+  const isQuiet = async () => {
+    const [before, now = 0] = [again, (await calls())[0]];
+    again = now;
+    return now > evals && now === before;
+  };
+  await expect.poll(isQuiet, { interval: 500, timeout: 10_000 }).toBe(true);
+  await expect.poll(async () => (await ask(gateway.url, apiKey)).status).toBe(200);
+  expect((await calls())[0]).toBe(again);
+  await untilSettled(gateway);
+});
 
 test.for([70, 800])('a gateway that stalls for %i ms still makes shared decisions', async (ms) => {
-  const { rig, gateway, pid } = await setUp();
-  const { apiKey, hash } = await createKey(rig.redis, ROOMY);
+  const { apiKey, hash } = await createKey(redis, ROOMY);
   await ask(gateway.url, apiKey);
   const load = startLoad(gateway.url, () => apiKey, { clients: 16, pauseMs: 0 });
   for (let times = 0; times < 5; times++) {
     const before = load.answers.length;
     while (load.answers.length < before + 20) await sleep(1);
-    await stall(pid, ms);
+    await stall(gateway.pid, ms);
   }
   await load.stop();
   expect(new Set(load.answers.map(({ status }) => status))).toEqual(new Set([200]));
-  expect(await rig.redis.hget(hash, 'admitted')).toBe(String(load.answers.length + 1));
+  expect(await redis.hget(hash, 'admitted')).toBe(String(load.answers.length + 1));
   expect(await localOf(gateway, load.answers)).toBe(0);
 });
 
 test('a flood of pipelined requests without a key does not open a circuit breaker', async () => {
-  const { rig, gateway } = await setUp();
-  const { apiKey } = await createKey(rig.redis, ROOMY);
+  const { apiKey } = await createKey(redis, ROOMY);
   await ask(gateway.url, apiKey);
   const flood = startFlood(gateway.url);
   const load = startLoad(gateway.url, () => apiKey, { clients: 2, pauseMs: 5 });
@@ -106,11 +139,10 @@ function startFlood(gateway: string) {
 }
 
 test('a gateway with a fifth of a CPU accepts new keys and enforces limits', async () => {
-  const { rig, gateway, pid } = await setUp();
-  const [roomy, tight] = [await createKey(rig.redis, ROOMY), await createKey(rig.redis, { minute: TIGHT })];
-  const fresh = await Promise.all(Array.from({ length: 100 }, () => createKey(rig.redis)));
+  const [roomy, tight] = [await createKey(redis, ROOMY), await createKey(redis, { minute: TIGHT })];
+  const fresh = await Promise.all(Array.from({ length: 100 }, () => createKey(redis)));
   await ask(gateway.url, roomy.apiKey);
-  const throttle = throttled(pid);
+  const throttle = throttled(gateway.pid);
   const loads = [
     startLoad(gateway.url, () => roomy.apiKey, { clients: 8, pauseMs: 0 }),
     startLoad(gateway.url, () => tight.apiKey, { clients: 2, pauseMs: 0 }),
@@ -145,16 +177,16 @@ function throttled(pid: number) {
   };
 }
 
-/** Waits for the end of any outage that a busy machine has caused at the start. */
-async function untilSettled({ process }: GatewayProcess): Promise<void> {
-  const times = (text: string) => process.out().split(`"msg":"${text}"`).length;
+/** Waits for the end of any outage that a test, or a busy machine, has caused. */
+async function untilSettled({ log }: Gateway): Promise<void> {
+  const times = (text: string) => log().filter(({ msg }) => msg === text).length;
   await expect
     .poll(() => times('decisions are local') - times('decisions are shared again'), { timeout: 10_000 })
     .toBe(0);
 }
 
 /** Suspends Redis for `ms` during a request with a verified key and one with a new key. */
-async function pauseRedis({ server, redis }: Rig, gateway: GatewayProcess, ms: number) {
+async function pauseRedis(gateway: Gateway, ms: number) {
   const [known, fresh] = [await createKey(redis, ROOMY), await createKey(redis, ROOMY)];
   await expect.poll(async () => (await ask(gateway.url, known.apiKey)).status).toBe(200);
   await untilSettled(gateway);
@@ -167,14 +199,14 @@ async function pauseRedis({ server, redis }: Rig, gateway: GatewayProcess, ms: n
 }
 
 test('a Redis pause that is shorter than the deadline delays decisions but is not an outage', TIMED, async () => {
-  const { rig, gateway } = await setUp({ REDIS_TIMEOUT_MS: '2000' });
-  const { ofKnown, ofFresh, known, fresh } = await pauseRedis(rig, gateway, 550);
+  const gateway = await start({ REDIS_TIMEOUT_MS: '2000' });
+  const { ofKnown, ofFresh, known, fresh } = await pauseRedis(gateway, 550);
   expect([ofKnown.status, ofFresh.status]).toEqual([200, 200]);
   for (const { ms } of [ofKnown, ofFresh]) expect(ms).toBeGreaterThan(500);
   // Each request was charged once.
   await fact(async () => {
-    await expect.poll(() => rig.redis.hget(known.hash, 'admitted')).toBe('2');
-    expect(await rig.redis.hget(fresh.hash, 'admitted')).toBe('1');
+    await expect.poll(() => redis.hget(known.hash, 'admitted')).toBe('2');
+    expect(await redis.hget(fresh.hash, 'admitted')).toBe('1');
   });
   const metrics = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
   expect(metrics).toMatch(/^gateway_redis_deadlines_missed_total 0$/m);
@@ -186,38 +218,10 @@ test('a Redis pause that is shorter than the deadline delays decisions but is no
 const PAUSE_MS = 5_000;
 
 test('after Redis misses a deadline, decisions on verified keys are local and new keys get a 503', async () => {
-  const { rig, gateway } = await setUp();
-  const { ofKnown, ofFresh } = await pauseRedis(rig, gateway, PAUSE_MS);
+  const { ofKnown, ofFresh } = await pauseRedis(gateway, PAUSE_MS);
   expect([ofKnown.status, ofFresh.status]).toEqual([200, 503]);
   for (const { ms } of [ofKnown, ofFresh]) expect(ms).toBeLessThan(PAUSE_MS / 2);
-  const log = await gateway.stop();
-  expect(log.findLast(({ msg }) => msg === 'decisions are local')).toMatchObject({
+  expect(gateway.log().findLast(({ msg }) => msg === 'decisions are local')).toMatchObject({
     reason: 'Redis did not answer in time.',
   });
-});
-
-test('the script is loaded before the first decision on a connection', async () => {
-  const { rig, gateway } = await setUp();
-  const calls = async () => {
-    const stats = await rig.redis.info('commandstats');
-    return [/cmdstat_eval:calls=(\d+)/, /cmdstat_evalsha:calls=(\d+)/].map((line) =>
-      Number(stats.match(line)?.[1] ?? 0),
-    );
-  };
-  const { apiKey } = await createKey(rig.redis, ROOMY);
-  const [evals = 0, evalshas = 0] = await calls();
-  expect(evals).toBeGreaterThan(0);
-  await ask(gateway.url, apiKey);
-  expect(await calls()).toEqual([evals, evalshas + 1]);
-  await rig.redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
-  // Primary and worker reconnect and load the script at different times.
-  let again = evals;
-  const isQuiet = async () => {
-    const [before, now = 0] = [again, (await calls())[0]];
-    again = now;
-    return now > evals && now === before;
-  };
-  await expect.poll(isQuiet, { interval: 500, timeout: 10_000 }).toBe(true);
-  await expect.poll(async () => (await ask(gateway.url, apiKey)).status).toBe(200);
-  expect((await calls())[0]).toBe(again);
 });
