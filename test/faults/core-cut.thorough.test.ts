@@ -1,8 +1,7 @@
 import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { misbehavingStack, type Outcome } from '../support/ask.ts';
-import { goodAnswer } from '../support/misbehaving-core.ts';
+import { goodAnswer, misbehavingStack, type Outcome } from '../support/misbehaving-core.ts';
 
 /**
  * Tests a core that dies at any byte of a response. The response is either alone on its connection or between others.

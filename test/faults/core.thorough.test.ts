@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { misbehavingStack } from '../support/ask.ts';
 import { bareCore } from '../support/faulty-core.ts';
+import { misbehavingStack } from '../support/misbehaving-core.ts';
 import { stackBefore } from '../support/stack-before.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { unreachableServer } from '../support/unreachable-server.ts';

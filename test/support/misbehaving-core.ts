@@ -1,9 +1,12 @@
+import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { clientIdOf, faultyCore } from './faulty-core.ts';
+import { type Answer, post, send } from './http.ts';
+import { startStack } from './stack.ts';
 
 /** By the request id of the client: the numbers of the cores that received the request, in order. */
-export type Asked = Map<string, number[]>;
+type Asked = Map<string, number[]>;
 
 type Misbehaviour = (socket: Socket, answer: string, at: number) => unknown;
 
@@ -52,7 +55,7 @@ const MISBEHAVIOURS: Readonly<Record<string, Misbehaviour>> = {
  * are detected.
  * @param asked records the attempts of each request; several cores can share it
  */
-export function misbehavingCore(asked: Asked = new Map(), number = 0): Promise<string> {
+function misbehavingCore(asked: Asked, number: number): Promise<string> {
   const turns = new WeakMap<Socket, Promise<unknown>>();
   return faultyCore((socket, head) => {
     const id = /\r\nX-Request-Id: (\S+)/i.exec(head)?.[1] ?? '';
@@ -83,6 +86,45 @@ export function goodAnswer(id: string, isChunked: boolean): string {
   return `${head}transfer-encoding: chunked\r\n\r\n${chunk(body.slice(0, 4))}${chunk(body.slice(4))}${chunk('')}`;
 }
 
-export const goodBody = (id: string): string => JSON.stringify({ id });
+const goodBody = (id: string): string => JSON.stringify({ id });
 
 const headOf = (answer: string): string => answer.slice(0, answer.indexOf('\r\n\r\n') + 4);
+
+/** The outcome of one request to a gateway with a misbehaving core. */
+export interface Outcome {
+  /** The status, or 'cut' if the connection was cut. */
+  readonly seen: number | 'cut';
+  readonly answer: Answer | undefined;
+  /** Whether the client received the complete answer to its own request. */
+  readonly isOwn: boolean;
+  /** The numbers of the cores that received the request. */
+  readonly asked: readonly number[];
+  readonly ms: number;
+}
+
+/** Starts a gateway in front of cores that misbehave in the way that each request asks for. */
+export async function misbehavingStack(env: Record<string, string>, count = 1) {
+  const asked: Asked = new Map();
+  const cores = await Promise.all(Array.from({ length: count }, (_, number) => misbehavingCore(asked, number)));
+  const stack = await startStack({ ...env, CORE_URL: cores.join(',') });
+  const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000_000, day: 1_000_000 });
+  return {
+    stack,
+    async ask(method: string, query = ''): Promise<Outcome> {
+      const id = randomUUID();
+      const url = `${stack.gateway}/v1/pets?${query}`;
+      const sent = { method, key, headers: { 'x-request-id': id } };
+      const before = performance.now();
+      const answer = await (method === 'POST' ? post(url, {}, sent) : send(url, sent)).catch(isCut);
+      const ms = performance.now() - before;
+      const isOwn = answer?.text === (method === 'HEAD' ? '' : goodBody(id)) && answer.headers['x-request-id'] === id;
+      return { seen: answer?.status ?? 'cut', answer, isOwn, asked: asked.get(id) ?? [], ms };
+    },
+  };
+}
+
+/** Returns undefined if the connection was cut. @throws any other fault */
+function isCut(fault: NodeJS.ErrnoException): undefined {
+  if (fault.code === 'ECONNRESET') return undefined;
+  throw fault;
+}
