@@ -8,9 +8,8 @@ import { query } from '../../core/store/store.ts';
 import { post, send } from '../support/http.ts';
 import { startService } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
-import { thoroughly } from '../support/thorough.ts';
 
-const KILLS = thoroughly(30, 15);
+const KILLS = 12;
 const CLIENTS = 16;
 
 /** The acknowledged pets, and the idempotency keys of pets that are sent again until they are acknowledged. */

@@ -5,10 +5,9 @@ import { readAndWrite } from '../support/load.ts';
 import { freePort } from '../support/port.ts';
 import { startService } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
-import { thoroughly } from '../support/thorough.ts';
 import { BOUNDLESS } from '../support/workers.ts';
 
-const RESTARTS = thoroughly(8, 4);
+const RESTARTS = 4;
 const CLIENTS = 16;
 /** Short enough for requests to be in flight at every stop. Without a pause, requests would overload the machine. */
 const PAUSE_MS = 20;

@@ -37,7 +37,7 @@ const NAUGHTY_VALUES: readonly string[] = [
   ...['Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L̠ͨͧͩ͘G̴̻͈͍͔̹̑͗̎̅͛́Ǫ̵̹̻̝̳͂̌̌͘!͖̬̰̙̗̿̋ͥͥ̂ͣ̐́́͜͞', 'ﷺ', '\ufffd', '7'.repeat(10_000), 'x'.repeat(10_000)],
 ];
 
-/** Tests invalid edits to the plan table while four gateways use it under load. */
+/** Tests invalid edits to the plan table while two gateways use it under load. */
 
 const TIGHT = 5;
 /**
@@ -58,7 +58,7 @@ const redis = connectionTo(server.url);
 await redis.hset('gateway:plans', { ...storedPlans(DEFAULT_PLANS), ...GOOD });
 // Even a busy machine meets this long deadline, so Redis makes every decision.
 const settings = { CORE_URL: (await listeningCore()).url, REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' };
-const gateways = await Promise.all(Array.from({ length: 4 }, () => startGatewayProcess(settings)));
+const gateways = await Promise.all([1, 2].map(() => startGatewayProcess(settings)));
 
 const free = await createKey(redis, { day: 1_000_000_000 });
 const pro = await createKey(redis, { plan: 'pro' });

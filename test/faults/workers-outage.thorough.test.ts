@@ -11,7 +11,7 @@ import { eventually, launchWorkers, untilServing } from '../support/workers.ts';
 /** While Redis is unavailable, all workers of a gateway share their limits. */
 
 const MINUTE = 60;
-const WORKERS = 4;
+const WORKERS = 3;
 
 const server = await ownRedis({ appendonly: 'yes', dir: await temporaryFolder() });
 const workers = await launchWorkers({ WORKERS: String(WORKERS), REDIS_URL: server.url, REDIS_TIMEOUT_MS: '1000' });

@@ -5,9 +5,8 @@ import { expect, test } from 'vitest';
 import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
-import { thoroughly } from '../support/thorough.ts';
 
-const KILLS = thoroughly(30, 15);
+const KILLS = 12;
 const WRITER = 'test/support/sqlite-writer.ts';
 const STEPS = ['create', 'update', 'ban', 'revoke'];
 
