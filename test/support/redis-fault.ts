@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
+import { vi } from 'vitest';
 import { type FaultProxy, startFaultProxy } from './fault-proxy.ts';
 import { type LogLine, parsedLines } from './log.ts';
 import { type Answered, ask, startLoad } from './paced-load.ts';
@@ -19,8 +20,6 @@ export interface Rig {
 
 export interface RedisFault {
   readonly name: string;
-  /** Settings of the gateway. */
-  readonly settings?: Record<string, string>;
   /** Resolves once the fault is active. */
   cause(rig: Rig): unknown;
   /** Resolves once the fault is over, or is certain to end by itself. */
@@ -45,14 +44,20 @@ const LONGEST_FAULT_MS = 10_000;
 const ENOUGH_STRANGERS = 6;
 const AFTER_MS = 500;
 
-/** Starts a rig, causes the fault under load, and stops everything. */
-export async function observe(fault: RedisFault, core: string) {
+/** A gateway in front of this core, and its Redis, which can fail in several ways, one after another. */
+export async function startFailing(core: string, settings: Record<string, string> = {}) {
   const rig = await startRig();
-  const { redis, server } = rig;
-  await redis.hset('gateway:plans', { 'free.ban_after': BAN_AFTER, 'free.ban_grace_seconds': 0 });
+  await rig.redis.hset('gateway:plans', { 'free.ban_after': BAN_AFTER, 'free.ban_grace_seconds': 0 });
+  const gateway = await startGatewayProcess({ CORE_URL: core, REDIS_URL: rig.proxy.url, ...settings });
+  return { rig, gateway, log: parsedLines(gateway.process.out) };
+}
+
+/** Causes the fault under load with new keys, and ends it. */
+export async function observe(fault: RedisFault, { rig, gateway, log }: Awaited<ReturnType<typeof startFailing>>) {
+  const { redis } = rig;
+  const unknownBefore = await unknownFates(gateway.adminUrl);
   const [roomy, tight] = [await createKey(redis, { minute: 1e6, day: 1e6 }), await createKey(redis, { minute: TIGHT })];
   const unseen = await Promise.all(Array.from({ length: 100 }, () => createKey(redis)));
-  const gateway = await startGatewayProcess({ CORE_URL: core, REDIS_URL: rig.proxy.url, ...fault.settings });
 
   const [metRoomy, metTight] = [await meet(gateway.url, roomy.apiKey), await meet(gateway.url, tight.apiKey)];
   const steady = startLoad(gateway.url, () => roomy.apiKey, { clients: 4, pauseMs: 10 });
@@ -76,18 +81,19 @@ export async function observe(fault: RedisFault, core: string) {
   await sleep(AFTER_MS);
   await steady.stop();
 
-  const unknown = await unknownFates(gateway.adminUrl);
-  const log = await gateway.stop();
-  const observation = {
+  rig.proxy.set({ kind: 'pass' });
+  // Lines arrive shortly after answers.
+  const decided = (answers: readonly Answered[]) => vi.waitFor(() => withModes(answers, log()));
+  return {
     causedAt,
     /** From this time on, the gateway may reach Redis again, possibly before the test does. */
     fixedAt,
     /** The time at which Redis answered a direct client again. */
     healedAt,
     /** Requests with a key that stays within its allowance, from before the fault to after it. */
-    roomy: withModes(steady.answers, log),
+    roomy: await decided(steady.answers),
     /** Requests with a key that exceeds its allowance, from before the fault until it ends. */
-    tight: withModes([...before, ...hammering.answers], log),
+    tight: await decided([...before, ...hammering.answers]),
     /**
      * Requests with keys that were new to the gateway. `during` the fault, each request uses another key. `after` it,
      * the requests use one key until the first of them succeeds.
@@ -99,13 +105,10 @@ export async function observe(fault: RedisFault, core: string) {
       tight: metTight.length - 1 + before.length + hammering.answers.length,
     },
     /** The gateway's count of local admissions that Redis may or may not have charged. */
-    unknown,
+    unknown: (await unknownFates(gateway.adminUrl)) - unknownBefore,
     roomyHash: await redis.hgetall(roomy.hash),
     tightHash: await redis.hgetall(tight.hash),
   };
-  redis.disconnect();
-  await server.stop();
-  return observation;
 }
 
 /** Sends requests until the key is verified. On a busy machine even a healthy Redis can miss the deadline. */
