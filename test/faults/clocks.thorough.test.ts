@@ -39,7 +39,7 @@ test('gateways whose clocks differ by two hours make the same decisions, with an
     'free.ban_seconds': '100',
   });
   const gateways = await Promise.all(
-    [-HOUR_MS, 0, HOUR_MS].map((ms) => startGatewayProcess({ ...settings, NODE_OPTIONS: wrongClock(ms) })),
+    [-HOUR_MS, HOUR_MS].map((ms) => startGatewayProcess({ ...settings, NODE_OPTIONS: wrongClock(ms) })),
   );
   const begun = Date.now();
   // The reset time is by the Redis clock, which is the machine's clock.
@@ -77,8 +77,8 @@ test('gateways whose clocks differ by two hours make the same decisions, with an
   }
 
   const logs = await Promise.all(gateways.map((gateway) => gateway.stop()));
-  const [slow = 0, right = 0, fast = 0] = logs.map((log) => Date.parse(String(log[0]?.time)));
-  expect([right - slow, fast - right].map((ms) => Math.round(ms / HOUR_MS))).toEqual([1, 1]);
+  const [slow = 0, fast = 0] = logs.map((log) => Date.parse(String(log[0]?.time)));
+  expect(Math.round((fast - slow) / HOUR_MS)).toBe(2);
 });
 
 test('a clock that was wrong by a day grants at most one extra bucket and blocks no key', async () => {

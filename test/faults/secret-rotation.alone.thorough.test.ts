@@ -137,6 +137,7 @@ test('the TLS certificate and its key are rotated without a failed request', asy
         ({ code }) => code,
       );
       outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
+      await sleep(5);
     }
   };
   const clients = [client({}), client({}), client({ agent }), client({ agent })];

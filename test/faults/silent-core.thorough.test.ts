@@ -43,10 +43,10 @@ test.for(['stopped', 'cut off'])(
         const askedAt = performance.now();
         statuses.add((await get()).status);
         times.push(performance.now() - askedAt);
-        await sleep(5);
+        await sleep(20);
       }
     };
-    const clients = Promise.all(Array.from({ length: 32 }, client));
+    const clients = Promise.all(Array.from({ length: 16 }, client));
     await expect.poll(() => times.length).toBeGreaterThan(50);
     const before = Math.max(...times);
     if (how === 'stopped') first.child.kill('SIGSTOP');
