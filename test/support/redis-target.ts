@@ -4,13 +4,13 @@ import { credentialsOf, type RedisTarget } from '../../gateway/stores/redis/targ
 export function targetOf(
   mode: RedisTarget['mode'],
   urls: string,
-  { timeoutMs = 2_000, masterName }: { timeoutMs?: number; masterName?: string } = {},
+  { timeoutMs = 2_000 }: { timeoutMs?: number } = {},
 ): RedisTarget {
   const list = urls.split(',');
   return {
     mode,
     urls: list,
-    masterName,
+    masterName: undefined,
     credentials: () => credentialsOf(list[0] as string),
     sentinelUsername: undefined,
     ca: undefined,
