@@ -18,32 +18,38 @@ async function onPostgres(url: string, ...statements: string[]): Promise<void> {
   await client.end();
 }
 
-test.for([
-  ['a full disk', '53100', 503],
-  ['too little memory', '53200', 503],
-  ['a statement that takes too long', '57014', 503],
-  ['a disk failure', '58030', 503],
-  ['a read-only database', '25006', 503],
-  ['a serialization failure', '40001', 503],
-  ['a deadlock', '40P01', 503],
-  ['an invalid statement', '42703', 500],
-] as const)('on %s in PostgreSQL (code %s), a request gets %i, and the cause is logged', async ([, code, status]) => {
+describe('a request that PostgreSQL fails gets an error, and the cause is logged', async () => {
   const url = await emptyPostgres();
   const stack = await startStack({ DATABASE_URL: url });
-  await onPostgres(
-    url,
-    `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'by the test' USING ERRCODE = '${code}'; END $$`,
-    'CREATE TRIGGER fail BEFORE INSERT ON pets EXECUTE FUNCTION fail()',
-  );
-  const answer = await post(`${stack.core}/v1/pets`, REX, { headers: { 'x-request-id': 'failing' } });
-  expect([answer.status, answer.headers['retry-after']]).toEqual([status, status === 503 ? '1' : undefined]);
-  const line = stack.coreLog.find(({ requestId }) => requestId === 'failing');
-  const { code: sent } = answer.json as { code: string };
-  expect(line).toMatchObject({ msg: 'request', operation: 'createPet', status, code: sent });
-  expect(JSON.stringify(line)).toContain('by the test');
-  const kind = status === 503 ? 'unavailable' : 'failed';
-  expect((await scrape(stack.core)).sum('core_store_errors_total', { kind })).toBe(1);
-  expect((await send(`${stack.core}/v1/pets`)).status).toBe(200);
+  const counted = async (kind: string) => (await scrape(stack.core)).sum('core_store_errors_total', { kind }) ?? 0;
+
+  test.for([
+    ['a full disk', '53100', 503],
+    ['too little memory', '53200', 503],
+    ['a statement that takes too long', '57014', 503],
+    ['a disk failure', '58030', 503],
+    ['a read-only database', '25006', 503],
+    ['a serialization failure', '40001', 503],
+    ['a deadlock', '40P01', 503],
+    ['an invalid statement', '42703', 500],
+  ] as const)('on %s (code %s), it is a %i', async ([, code, status]) => {
+    await onPostgres(
+      url,
+      `CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'by the test' USING ERRCODE = '${code}'; END $$`,
+      'DROP TRIGGER IF EXISTS fail ON pets',
+      'CREATE TRIGGER fail BEFORE INSERT ON pets EXECUTE FUNCTION fail()',
+    );
+    const kind = status === 503 ? 'unavailable' : 'failed';
+    const before = await counted(kind);
+    const answer = await post(`${stack.core}/v1/pets`, REX, { headers: { 'x-request-id': code } });
+    expect([answer.status, answer.headers['retry-after']]).toEqual([status, status === 503 ? '1' : undefined]);
+    const line = stack.coreLog.find(({ requestId }) => requestId === code);
+    const { code: sent } = answer.json as { code: string };
+    expect(line).toMatchObject({ msg: 'request', operation: 'createPet', status, code: sent });
+    expect(JSON.stringify(line)).toContain('by the test');
+    expect(await counted(kind)).toBe(before + 1);
+    expect((await send(`${stack.core}/v1/pets`)).status).toBe(200);
+  });
 });
 
 test('a stricter default isolation of PostgreSQL makes no concurrent request fail', async () => {

@@ -7,7 +7,7 @@ import { stackBefore } from '../support/stack-before.ts';
 
 /** No client gets the answer to another request, even if a faulty proxy is between the gateway and the core. */
 
-const REQUESTS = 600;
+const REQUESTS = 300;
 
 /** The mark in a request's target, which the core repeats in its answer. */
 const markOf = (head: string): string => /mark=([\w-]+)/.exec(head)?.[1] ?? '';
