@@ -7,7 +7,7 @@ import { hammer, readAndWrite } from '../support/load.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { startWorkers, type Workers } from '../support/workers.ts';
 
-const RESTARTS = 3;
+const RESTARTS = 2;
 const CONNECTIONS = 16;
 /** The pause between requests leaves connections idle. A faulty stop would cut them. */
 const PAUSE_MS = 60;
