@@ -1,12 +1,14 @@
 import { once } from 'node:events';
+import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
 import { Newcomers } from '../../gateway/limiter/newcomers.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import { LoadShedder, type Slot } from '../../gateway/pipeline/overload.ts';
 import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { scrape } from '../support/metrics.ts';
 import { connectRaw, type RawClient } from '../support/raw-client.ts';
@@ -52,6 +54,27 @@ test('a banned client that keeps sending loses its connection, and one that wait
   expect(banned.answers).toBeLessThanOrEqual(161 + refilled);
   const { status, headers } = await send(`${stack.gateway}/v1/pets`, { key });
   expect([status, Number(headers['retry-after']) > 3_000]).toEqual([429, true]);
+});
+
+test('an address that has used up its strikes has its connection closed at each refusal', async () => {
+  const stack = await startStack();
+  let aheadMs = 0;
+  const now = Date.now.bind(Date);
+  const clock = vi.spyOn(Date, 'now').mockImplementation(() => now() + aheadMs);
+  cleanUp(() => clock.mockRestore());
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 10 });
+  cleanUp(() => agent.destroy());
+  /** Sends 400 requests without a key. @returns how many responses closed their connection */
+  const burst = async () => {
+    const answers = Array.from({ length: 400 }, () => send(`${stack.gateway}/v1/pets`, { agent }));
+    return (await Promise.all(answers)).filter(({ headers }) => headers.connection === 'close').length;
+  };
+  expect(await burst()).toBe(0);
+  // By then, 30 requests are admitted, and 240 of the 300 strikes have expired.
+  aheadMs = 30_000;
+  const closed = await burst();
+  expect(closed).toBeGreaterThan(80);
+  expect(closed).toBeLessThanOrEqual(130);
 });
 
 test('clients with made-up keys beyond their allowance cost no decision and are disconnected; verified keys still work', async () => {

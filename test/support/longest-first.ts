@@ -5,7 +5,6 @@ const LONGEST = [
   'faults/primary',
   'gateway/oldest-node',
   'test/install',
-  'limiter/refusals-in-real-time',
   'faults/workers.thorough',
   'faults/rolling-restarts',
   'gateway/embedded-worker',
