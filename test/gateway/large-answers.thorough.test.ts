@@ -84,7 +84,7 @@ describe('each client gets every byte of its own large response in order', () =>
       await sleep(50 * seed);
       return { status: answer.statusCode, hash: hashOf(await readSlowly(answer, seed % 3)) };
     };
-    const seeds = [1, 2, 3, 4, 5, 6];
+    const seeds = [1, 2, 3, 4];
     const expected = seeds.map((seed) => ({ status: 200, hash: hashOf(bytesOf(seed, length)) }));
     // One after the other, because a core that encrypts a large response takes long to accept a connection.
     const answers: IncomingMessage[] = [];
@@ -209,7 +209,7 @@ test('a large response with trailers arrives without them, and its connection is
 });
 
 /** The size of a response that the gateway must never buffer as a whole. */
-const HUGE = 100 * MEGABYTE;
+const HUGE = 60 * MEGABYTE;
 const PIECE = Buffer.alloc(65_536, 'x');
 /** The maximum size of the kernel's and the gateway's buffers together. */
 const MOST_UNDER_WAY = 40_000_000;
