@@ -5,7 +5,6 @@ import { expect, test, vi } from 'vitest';
 import { RefusalPacing } from '../../gateway/pipeline/overload.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { beginPost, sendOn } from '../support/endless-body.ts';
 import { send } from '../support/http.ts';
 import { startStack, UNLIMITED } from '../support/stack.ts';
 
@@ -211,40 +210,4 @@ test('the refusal of a body that is too large counts as several refusals, even i
   // A body counts as 33 refusals. Admitted requests permit more refusals: at most 28 by now, then one for every four.
   expect(refused - before).toBeLessThan((seconds * A_SECOND + 28 + (60 + 10) / 4) / 33 + 3);
   await all;
-});
-
-/** Opens connections that keep sending after a refusal. @returns the number of bytes read from them so far */
-function refusedAndSendingOn(connections: number): () => number {
-  const sockets = Array.from({ length: connections }, () => beginPost(stack.gateway));
-  for (const socket of sockets) sendOn(socket);
-  return () => sockets.reduce((sum, { bytesWritten, writableLength }) => sum + bytesWritten - writableLength, 0);
-}
-
-test('bytes that clients send after a refusal are read slowly while others are served', async () => {
-  const served = await stack.issueKey(UNLIMITED);
-  let servedAt = performance.now();
-  let longestPause = 0;
-  const serve = async () => {
-    expect((await send(`${stack.gateway}/v1/pets`, { key: served })).status).toBe(200);
-    longestPause = Math.max(longestPause, performance.now() - servedAt);
-    servedAt = performance.now();
-  };
-  // The kernel buffers less than 6 MB per connection.
-  const [bytesPerSecond, kernelBuffers] = [8_000_000, 8 * 6_000_000];
-  for (let attempt = 0; attempt < 5; attempt++) {
-    await serve();
-    longestPause = 0;
-    const [taken, startedAt] = [refusedAndSendingOn(8), performance.now()];
-    for (let at = 0; at < 20; at++) {
-      await serve();
-      await sleep(50);
-    }
-    // If the machine stalls, no request is served for a while, and bytes are then read at full speed.
-    if (longestPause > 900) continue;
-    const seconds = (performance.now() - startedAt) / 1_000;
-    expect(taken()).toBeLessThan(seconds * bytesPerSecond + kernelBuffers);
-    expect(taken()).toBeGreaterThan(0);
-    return;
-  }
-  expect.fail('The machine stalled in every attempt.');
 });
