@@ -1,11 +1,10 @@
 import { once } from 'node:events';
 import http from 'node:http';
-import net, { type AddressInfo } from 'node:net';
 import { json } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
@@ -45,52 +44,18 @@ const CHANGES: [what: string, method: string, path: string, body: unknown, outco
   ['given a limit below its usage', 'PATCH', '', { minute: 1 }, [201, undefined]],
 ];
 
-/** Starts a proxy to Redis that can hold back the replies to decisions, and only these. */
-async function heldDecisions(target: string) {
-  const { hostname, port } = new URL(target);
-  let released = Promise.resolve();
-  const server = net.createServer((client) => {
-    const redis = net.connect(Number(port), hostname);
-    let decides = false;
-    client.on('data', (bytes) => {
-      decides ||= /evalsha/i.test(bytes.toString('latin1'));
-      redis.write(bytes);
-    });
-    redis.on('data', (bytes) => {
-      if (decides) void released.then(() => client.write(bytes));
-      else client.write(bytes);
-    });
-    for (const [one, other] of [
-      [client, redis],
-      [redis, client],
-    ] as const)
-      one.on('error', () => other.destroy()).on('close', () => other.destroy());
-  });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  cleanUp(() => void server.close());
-  return {
-    url: target.replace(`:${port}`, `:${(server.address() as AddressInfo).port}`),
-    /** @returns a function that releases them */
-    hold() {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      released = promise;
-      return resolve;
-    },
-  };
-}
-
 test('a request without a body is refused if its key is revoked before the reply to its decision arrives', async () => {
-  const redis = await heldDecisions(url);
-  const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '5000' });
+  const proxy = await startFaultProxy(url);
+  const stack = await startStack({ REDIS_URL: proxy.url, REDIS_TIMEOUT_MS: '5000' });
   const key = await stack.issueKey();
   const ask = () => send(`${stack.gateway}/v1/pets`, { key });
   expect((await ask()).status).toBe(200);
-  const release = redis.hold();
+  proxy.set({ kind: 'hold', to: 'evalsha' });
   const asked = ask();
   await sleep(50);
   // The change may be acknowledged later than usual if Redis was slow a moment ago.
   expect((await stack.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
-  release();
+  proxy.set({ kind: 'pass' });
   expect((await asked).status).toBe(401);
 });
 

@@ -8,8 +8,8 @@ export type Fault =
   | { readonly kind: 'pass' }
   /** Requests arrive without delay. Each piece of a reply is delayed by `ms`, in order. */
   | { readonly kind: 'delay'; readonly ms: number }
-  /** Requests arrive without delay. Replies wait for the end of the fault. */
-  | { readonly kind: 'hold' }
+  /** Requests arrive without delay. Replies wait for the end of the fault, or only those on connections that send `to`. */
+  | { readonly kind: 'hold'; readonly to?: string }
   /** Every connection is reset. New ones are reset as soon as they are open. */
   | { readonly kind: 'reset' }
   /**
@@ -70,7 +70,8 @@ class Line {
   readonly #server: Socket;
   readonly #fault: () => Fault;
   #isDead = false;
-  #isToBeCut = false;
+  /** Whether the connection has sent the command to which the fault is limited. */
+  #isMeant = false;
   /** Resolves when the previous reply has been sent, because replies are sent in order. */
   #sent: Promise<void> = Promise.resolve();
 
@@ -81,7 +82,7 @@ class Line {
     for (const socket of [client, server]) socket.on('error', () => this.reset());
     client.on('data', (chunk) => {
       const now = fault();
-      if (now.kind === 'cut-reply' && now.to !== undefined) this.#isToBeCut ||= chunk.includes(now.to);
+      if ('to' in now && now.to !== undefined) this.#isMeant ||= chunk.includes(now.to);
       server.write(chunk);
     });
     client.on('end', () => server.end());
@@ -108,14 +109,19 @@ class Line {
     this.#server.destroy();
   }
 
+  get #isHeld(): boolean {
+    const fault = this.#fault();
+    return fault.kind === 'hold' && (fault.to === undefined || this.#isMeant);
+  }
+
   async #reply(chunk: Buffer, arrivedAt: number): Promise<void> {
-    while (this.#fault().kind === 'hold' && !this.#client.destroyed) await sleep(5);
+    while (this.#isHeld && !this.#client.destroyed) await sleep(5);
     const fault = this.#fault();
     if (fault.kind === 'delay') await sleep(Math.max(0, arrivedAt + fault.ms - performance.now()));
     if (fault.kind === 'trickle') return await this.#trickle(chunk);
     if (fault.kind === 'end' && chunk.includes(fault.after))
       return void this.#client.end(Buffer.concat([chunk, fault.last]));
-    const isCut = fault.kind === 'cut-reply' && (fault.to === undefined || this.#isToBeCut);
+    const isCut = fault.kind === 'cut-reply' && (fault.to === undefined || this.#isMeant);
     if (!isCut) return void this.#client.write(chunk);
     this.#client.write(chunk.subarray(0, fault.afterBytes), () => this.reset());
   }
