@@ -86,8 +86,9 @@ test('on a full disk, a key can be revoked after any number of rotations', async
   const disk = await smallDisk(16);
   if (disk === undefined) return context.skip('This process is not allowed to mount a disk.');
   const gateway = await startOn(disk.folder);
-  const networks = Array.from({ length: 19 }, (_, at) => `10.0.${at}.0/24`);
-  const ids = await inTurn(Array.from({ length: 150 }), 30, async () => idOf(await issue(gateway)));
+  // The longest networks, so that each rotation takes much space.
+  const networks = Array.from({ length: 20 }, (_, at) => `2001:db8::${at}/128`);
+  const ids = await inTurn(Array.from({ length: 60 }), 30, async () => idOf(await issue(gateway)));
   await inTurn(ids, 30, async (id) => {
     const [secret] = ((await gateway.admin(`/keys/${id}`)).json as KeyView).secrets;
     await gateway.change('PATCH', `/keys/${id}/secrets/${secret?.id}`, { networks });
