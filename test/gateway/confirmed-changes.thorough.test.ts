@@ -14,7 +14,7 @@ import { type Answer, send } from '../support/http.ts';
 import type { RedisServer } from '../support/redis.ts';
 import { connectedRedis, connectionTo, emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
-import { temporaryFolder } from '../support/stack.ts';
+import { startStack, temporaryFolder, UNLIMITED } from '../support/stack.ts';
 import { sqliteStorage } from '../support/storages.ts';
 import { eventually, isAlive, startWorkers, suspend, untilServing, type Workers } from '../support/workers.ts';
 
@@ -312,14 +312,14 @@ test.for([
   'a ban or a revocation binds on other gateways once it is acknowledged, even if Redis %s',
   async ([, kind]) => {
     const redis = await ownRedis();
-    const settings = { WORKERS: '1', REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' };
-    const [one, other] = [await startWorkers(settings), await startWorkers(settings)];
+    const settings = { REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' };
+    const [one, other] = [await startStack(settings), await startStack(settings)];
     for (const [method, path, body] of [
       ['PUT', '/ban', { seconds: 600, reason: 'test' }],
       ['DELETE', '', undefined],
       ['PUT', '/ban', { seconds: 600, reason: 'test' }],
     ] as const) {
-      const key = await one.issueKey();
+      const key = await one.issueKey(UNLIMITED);
       const sent: { at: number; status: number }[] = [];
       let isOver = false;
       const ask = async () => {
@@ -333,7 +333,7 @@ test.for([
       if (kind === 'SIGSTOP') redis.pause();
       else await maxmemory(redis, '1');
       await sleep(500);
-      const made = one.change(method, `/keys/${idOf(key)}${path}`, body);
+      const made = one.admin(method, `/keys/${idOf(key)}${path}`, body);
       const acknowledged = made.then(({ status }) => ({ status, at: performance.now() }));
       await sleep(500);
       redis.resume();

@@ -251,7 +251,7 @@ test('the parameter refusals accepts only true or false; at most five keys a sec
 
 test('refusals by all workers of all gateways are listed', async () => {
   const { url } = await emptyDatabase();
-  const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
+  const [here, there] = [await startWorkers({ REDIS_URL: url }), await startStack({ REDIS_URL: url })];
   const key = await here.issueKey({ plan: 'pro', minute: 1 });
   expect((await send(`${here.gateway}/v1/pets`, { key })).status).toBe(200);
   expect((await send(`${here.gateway}/v1/pets`, { key })).status).toBe(429);
