@@ -234,20 +234,6 @@ test('if the reply to a charge arrives after replies that Redis sent later, thei
   expect(outcomes.filter((outcome) => outcome === 'admitted')).toHaveLength(MINUTE - 53);
 });
 
-test('after a change to a key, older data from another process is ignored', async () => {
-  const [worker, machine] = [knownKeys(), knownKeys()];
-  const key = await redis.createKey({ minute: MINUTE });
-  await worker.decideInRedis(key);
-  const [askedAt, knownThere] = [redis.now, worker.known.known(key.id)];
-  redis.now += 1_000;
-  machine.known.noteChange(key.id);
-  redis.now += 1_000;
-  machine.known.takeOver(key.id, knownThere as KnownKey, askedAt);
-  expect(machine.decideHere(key)).toBe(undefined);
-  machine.known.takeOver(key.id, knownThere as KnownKey, redis.now);
-  expect(machine.decideHere(key)).toBe('admitted');
-});
-
 /** Creates a key and makes decisions until it is banned, for 10 s. */
 async function bannedKey() {
   const { known, decideInRedis } = knownKeys();
