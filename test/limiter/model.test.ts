@@ -24,8 +24,9 @@ import { thoroughly } from '../support/thorough.ts';
 const { url } = await emptyDatabase();
 const { redis } = await redisUnderTest(url);
 /** Made with the same seeds in each run, which cover every rule. */
-const COVERING = thoroughly(60_000, 31_000);
-const DECISIONS = COVERING + thoroughly(100_000, 0);
+const COVERING = 31_000;
+/** CI adds seeds that differ in each run. */
+const DECISIONS = COVERING + thoroughly(69_000, 0);
 const A_WORLD = 400;
 
 const toRecord = ({ isDisabled, secrets, ...record }: Partial<ModelRecord>): Partial<KeyRecord> => ({
