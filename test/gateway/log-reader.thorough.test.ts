@@ -14,7 +14,7 @@ import { sum } from '../support/statistics.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
 /** Each request logs a path of 1 kB, so that all lines together exceed the buffer for waiting lines. */
-const REQUESTS = 8_000;
+const REQUESTS = 4_000;
 const MAX_WAITING_BYTES = 4_194_304;
 const PIPE_BYTES = 65_536;
 /** A typical run needs 40 MB, mostly heap that grows under any load. */
