@@ -205,7 +205,7 @@ function isSettled(to: Listener, run: string, isGood: (id: string) => boolean): 
 test.for(listeners)(
   '$name: every executed request is charged and answered, however its pipeline is split',
   async (to) => {
-    const count = thoroughly(240, 24);
+    const count = thoroughly(160, 24);
     for (let seed = 1; seed <= count; seed += 8) {
       await Promise.all(Array.from({ length: Math.min(8, count - seed + 1) }, (_, at) => connection(to, seed + at)));
     }

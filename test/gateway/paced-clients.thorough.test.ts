@@ -87,7 +87,7 @@ test('a client that paces itself by r and t is never refused and gets its whole 
     // The time is long enough that the initial tokens of the slower limit hardly matter.
     const window = one.minute * 1_440 < one.day ? 60 : DAY_SECONDS;
     const seconds = Math.max(30 * window, (60 * 30 * window) / allowance(one, window));
-    const shortened = Math.min(seconds, (20_000 / allowance(one, window)) * window);
+    const shortened = Math.min(seconds, (10_000 / allowance(one, window)) * window);
     const { admitted, refused } = paced(one, shortened);
     expect(refused).toBe(0);
     expect(admitted).toBeGreaterThan(0.95 * allowance(one, shortened));

@@ -185,7 +185,7 @@ test.for(listeners)(
     const inChunks = writeHead(to, IN_CHUNKS) + chunk(blank) + chunk('');
     for (const text of [write(to), chunks, trailers, write({ ...to, body: blank }), inChunks]) {
       const bytes = text + last(to);
-      const cut = cuts(bytes, text.length + 4).filter((_, at) => at % thoroughly(3, 32) === 0 || at > text.length - 6);
+      const cut = cuts(bytes, text.length + 4).filter((_, at) => at % thoroughly(8, 32) === 0 || at > text.length - 6);
       const pipelines = [bytes, ...cut];
       expect(await exchanges(to, pipelines)).toEqual(pipelines.map((pipeline) => [pipeline, [201, 200]]));
     }

@@ -54,7 +54,7 @@ const HABITS = [{}, { clockErrorSeconds: 0.9 }, { hurrySeconds: 0.9 }, { jitter:
 const FLEETS = [60, 300, 1_000].flatMap((limit) =>
   [2, 3, 5, 10, 30, 60, 100, 200, 300, 1_000].flatMap((workers) => HABITS.map((habit) => ({ limit, workers, habit }))),
 );
-const fleets = FLEETS.filter((_, at) => at % thoroughly(3, 13) === 0);
+const fleets = FLEETS.filter((_, at) => at % thoroughly(7, 13) === 0);
 
 describe('fleets whose workers respect Retry-After', () => {
   test.for(fleets)(
@@ -95,7 +95,7 @@ describe('fleets whose workers respect Retry-After', () => {
       fc.asyncProperty(anyFleet, async ({ limit, ...fleet }) => {
         expect((await runFleet(keyOf(limit), BEGIN, fleet)).banned).toBe(0);
       }),
-      { numRuns: thoroughly(150, 20) },
+      { numRuns: thoroughly(80, 20) },
     );
   });
 
@@ -189,7 +189,7 @@ describe('a client that ignores Retry-After', () => {
   test.for([10, 12, 20, 100, 1_000])(
     'is banned at the time that the rule predicts, at %d times the limit',
     async (times) => {
-      for (const limit of [60, 300, 1_000].filter((one) => one * times <= thoroughly(1_000_000, 100_000))) {
+      for (const limit of [60, 300, 1_000].filter((one) => one * times <= thoroughly(300_000, 100_000))) {
         const expected = 60 / (times - 1) + 300 / (times - 9) + 30;
         const seconds = await secondsToBan(keyOf(limit), evenly(times * limit, HOUR));
         expect(Math.abs((seconds ?? 0) - expected), `${limit} a minute: ${seconds} s`).toBeLessThan(1.5);
@@ -211,7 +211,7 @@ describe('a client that ignores Retry-After', () => {
   test.for([300, 3_000, 30_000].slice(0, thoroughly(3, 2)))(
     'that sends a burst of %d requests every minute is never banned',
     async (size) => {
-      expect(await secondsToBan(keyOf(60), bursts(size, 60, 20 * MINUTE))).toBeUndefined();
+      expect(await secondsToBan(keyOf(60), bursts(size, 60, 10 * MINUTE))).toBeUndefined();
     },
   );
 });
