@@ -37,6 +37,7 @@ test("no worker's environment contains the operators' token or the path of its f
   const file = join(await temporaryFolder(), 'token');
   await writeFile(file, ADMIN_TOKEN);
   const withFile = await startWorkers({
+    WORKERS: '1',
     ADMIN_HOST: '0.0.0.0',
     ADMIN_TOKEN: '',
     ADMIN_TOKEN_FILE: file,
