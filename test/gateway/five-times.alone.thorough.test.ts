@@ -1,10 +1,10 @@
 import http from 'node:http';
-import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { usageOf } from '../bench/machine/usage.ts';
 import { idOf } from '../support/api-key.ts';
 import { slowCore } from '../support/faulty-core.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { quantile } from '../support/statistics.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { eventually, launchWorkers } from '../support/workers.ts';
@@ -135,14 +135,11 @@ test('a greedy client leaves others their share, whether it uses one connection 
 
 /** Sends many pipelined requests on one connection. @returns the statuses of their responses */
 async function pipeline(url: string, key: string, count: number): Promise<number[]> {
-  const { hostname, port, pathname } = new URL(url);
-  const socket = net.connect(Number(port), hostname);
-  socket.write(`GET ${pathname} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\n\r\n`.repeat(count));
-  let received = '';
-  const statuses = () => [...received.matchAll(/HTTP\/1\.1 (\d{3})/g)].map(([, status]) => Number(status));
-  for await (const chunk of socket) {
-    received += chunk.toString('latin1');
-    if (statuses().length === count) break;
-  }
+  const { socket, received } = await connectRaw(url);
+  socket.write(
+    `GET ${new URL(url).pathname} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\n\r\n`.repeat(count),
+  );
+  const statuses = () => [...received().matchAll(/HTTP\/1\.1 (\d{3})/g)].map(([, status]) => Number(status));
+  await eventually(() => statuses().length).toBe(count);
   return statuses();
 }
