@@ -295,17 +295,6 @@ test('interim responses are buffered only up to a limit', async () => {
   await expect(ask('/')).rejects.toThrow(ConnectionLost);
 });
 
-test('closing a Wire fails all waiting requests and closes its connection', async () => {
-  const { ask, line, connections } = await lineUnderTest((socket, path) => {
-    if (path === '/first') socket.write(answer(path));
-  });
-  await ask('/first');
-  const waiting = Promise.allSettled([ask('/1'), ask('/2')]);
-  line.close();
-  expect(await waiting).toEqual([lost, lost]);
-  await expect.poll(() => connections[0]?.destroyed).toBe(true);
-});
-
 const hasIpv6 = Object.values(networkInterfaces()).some((addresses) =>
   addresses?.some(({ address }) => address === '::1'),
 );
