@@ -4,6 +4,7 @@ import { expect, test, vi } from 'vitest';
 import { expectGrounds, expectReadable } from '../support/accessibility.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
+import { shareSession } from '../support/browser.ts';
 import {
   confirm,
   isShown,
@@ -20,6 +21,7 @@ import { send } from '../support/http.ts';
 import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
 
 const stack = await startStack();
+await shareSession(stack.adminUrl);
 const HOSTILE = '<img src=x onerror="hacked=1">';
 
 /** Every place where a page can leave data, apart from the tab's own session. */

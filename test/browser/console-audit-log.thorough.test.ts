@@ -3,6 +3,7 @@ import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
+import { shareSession } from '../support/browser.ts';
 import { isShown, openConsole, openRow, rowOf, visit } from '../support/console.ts';
 import { ctl } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
@@ -11,6 +12,7 @@ import { startStack } from '../support/stack.ts';
 /** The audit log: who changed what, field by field. */
 
 const stack = await startStack();
+await shareSession(stack.adminUrl);
 
 const LOG = '/console/activity';
 const rows = (page: Page) => page.getByRole('table', { name: 'Audit log' }).locator('tbody tr');

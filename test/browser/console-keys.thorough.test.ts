@@ -2,6 +2,7 @@ import type { Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
 import { expectReadable, shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
+import { shareSession } from '../support/browser.ts';
 import { confirm, isShown, openConsole, openRow, question, rowOf, takeKey, visit } from '../support/console.ts';
 import { type Answer, send } from '../support/http.ts';
 import { onRedis } from '../support/operators.ts';
@@ -10,6 +11,7 @@ import { startStack } from '../support/stack.ts';
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
 const stack = await startStack(onRedis(REDIS_URL));
+await shareSession(stack.adminUrl);
 
 const ask = (key: string, requestId = 'of-no-interest'): Promise<Answer> =>
   send(`${stack.gateway}/v1/pets`, { key, headers: { 'X-Request-Id': requestId } });

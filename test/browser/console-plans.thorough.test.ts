@@ -1,11 +1,13 @@
 import type { Locator } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
 import { fieldsOf, PLAN_FIELDS, PLAN_NAMES } from '../../gateway/limiter/plans.ts';
+import { shareSession } from '../support/browser.ts';
 import { agree, confirm, openConsole, question, reviewPlan, rowOf } from '../support/console.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
 const stack = await startStack();
+await shareSession(stack.adminUrl);
 const PAGE = '/console/plans';
 const valuesOf = async (places: Locator, attribute: string) =>
   await Promise.all((await places.all()).map((place) => place.getAttribute(attribute)));

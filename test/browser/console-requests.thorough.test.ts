@@ -2,6 +2,7 @@ import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
+import { shareSession } from '../support/browser.ts';
 import { isShown, openConsole, openRow, rowOf, visit } from '../support/console.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
@@ -10,6 +11,7 @@ import { startStack } from '../support/stack.ts';
 /** The page of requests, and the explanation of each request. */
 
 const stack = await startStack();
+await shareSession(stack.adminUrl);
 
 const ask = (id: string, key?: string, path = '/v1/pets', gateway = stack.gateway) =>
   send(gateway + path, { ...(key && { key }), headers: { 'X-Request-Id': id } });
@@ -90,7 +92,8 @@ test('a request refused by a ban links to the bans and to an existing heading of
 test('the list of requests pauses while a row is expanded and continues once it is collapsed', async () => {
   const key = await stack.issueKey({ name: 'still' });
   for (const id of ['s-1', 's-2']) await ask(id, key);
-  const { page } = await openConsole(stack);
+  // The clock is that of the whole session.
+  const { page } = await openConsole(stack, '/', {});
   await page.clock.install();
   await visit(page, `/console/requests?keyId=${idOf(key)}`);
   await openRow(page, 'Requests', 's-1');

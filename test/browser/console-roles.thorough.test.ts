@@ -3,11 +3,13 @@ import { expect, test } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
+import { shareSession } from '../support/browser.ts';
 import { isShown, logIn, openConsole, question, takeKey, visit, visitConsole } from '../support/console.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
 const stack = await startStack();
+await shareSession(stack.adminUrl);
 const key = await stack.issueKey({ name: 'acme' });
 await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 6_000, reason: 'a test' });
 await stack.admin('PATCH', '/plans/pro', { minute: 301, author: 'a', reason: 'b' });

@@ -4,11 +4,13 @@ import { expect, test } from 'vitest';
 import type { KeyView } from '../../gateway/operators/api/answers.ts';
 import { expectReadable, shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
+import { shareSession } from '../support/browser.ts';
 import { confirm, isShown, openConsole, question, rowOf, takeKey } from '../support/console.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
 const stack = await startStack();
+await shareSession(stack.adminUrl);
 const ask = (key: string) => send(`${stack.gateway}/v1/pets`, { key });
 const rowsOf = (page: Page, table: string) => page.getByRole('table', { name: table }).locator('tbody tr');
 const namesIn = (page: Page, table: string) => rowsOf(page, table).locator('.name').allTextContents();

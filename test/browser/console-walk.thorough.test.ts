@@ -1,6 +1,7 @@
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
+import { shareSession } from '../support/browser.ts';
 import { logIn, openConsole, question, rowOf, visit, visitConsole } from '../support/console.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
@@ -10,6 +11,7 @@ import { startStack } from '../support/stack.ts';
  */
 
 const stack = await startStack();
+await shareSession(stack.adminUrl);
 
 /** Counts the clicks that the browser receives. A choice from a list counts as one click. */
 async function startWalk() {

@@ -14,8 +14,10 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 export async function shortcomings(page: Page, rules: object = {}): Promise<{ passed: number; found: string[] }> {
   // This runs in the debugger, so the page's script policy does not apply.
   if (!(await page.evaluate('"axe" in globalThis'))) await page.evaluate(AXE);
-  const { violations, passes } = (await page.evaluate(`axe.run(${JSON.stringify(rules)})`)) as AxeResults;
-  const found = violations.flatMap(({ id, nodes }) => nodes.map(({ target }) => `${id}: ${target.join(' ')}`));
+  // Unique selectors of all checked elements would take a third of the time.
+  const options = JSON.stringify({ ...rules, selectors: false });
+  const { violations, passes } = (await page.evaluate(`axe.run(${options})`)) as AxeResults;
+  const found = violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html}`));
   return { passed: passes.reduce((sum, { nodes }) => sum + nodes.length, 0), found };
 }
 

@@ -1,4 +1,4 @@
-import type { Browser, Page } from 'playwright-core';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { launchChromium } from './chromium.ts';
 import { cleanUp } from './clean-up.ts';
@@ -7,6 +7,26 @@ let browser: Promise<Browser> | undefined;
 
 /** A real headless browser. All test files of a process share one, which closes with the process. */
 const openBrowser = (): Promise<Browser> => (browser ??= launchChromium());
+
+/** The shared sessions by origin. */
+const sessions = new Map<string, BrowserContext>();
+
+/**
+ * Until the end of the test file, pages of this origin without options share a session, and with it the browser's
+ * caches and the process that runs their scripts. The storage of each tab remains its own.
+ */
+export async function shareSession(origin: string): Promise<void> {
+  const session = await (await openBrowser()).newContext({ baseURL: origin });
+  sessions.set(origin, session);
+  cleanUp(async () => {
+    sessions.delete(origin);
+    await session.close();
+  });
+  // The process exits with its last page, so this one stays open. It sends no request.
+  const page = await session.newPage();
+  await page.route('**', (route) => route.fulfill({ body: '' }));
+  await page.goto(origin);
+}
 
 export interface WatchedPage {
   readonly page: Page;
@@ -25,15 +45,17 @@ const OF_THE_MACHINE = /ERR_NETWORK_CHANGED/;
 const PATIENCE_MS = 60_000;
 
 /**
- * Opens an empty page in its own session, and closes it after the test, because an open page keeps sending requests. The
- * test fails if the page had a fault.
+ * Opens an empty page, and closes it after the test, because an open page keeps sending requests. The test fails if the
+ * page had a fault.
+ * @param options of the page's own session. Without options, the page may be part of a shared session
  */
 export async function watchedPage(
   origin: string,
-  options: Parameters<Browser['newPage']>[0] = {},
+  options?: Parameters<Browser['newPage']>[0],
   browser = openBrowser(),
 ): Promise<WatchedPage> {
-  const page = await (await browser).newPage(options);
+  const session = options === undefined ? sessions.get(origin) : undefined;
+  const page = await (session?.newPage() ?? (await browser).newPage({ baseURL: origin, ...options }));
   // A browser is slow while other tests run.
   page.setDefaultTimeout(PATIENCE_MS);
   const faults: string[] = [];

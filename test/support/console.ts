@@ -9,10 +9,9 @@ import { ADMIN_TOKEN, type Stack } from './stack.ts';
 export async function visitConsole(
   { adminUrl }: Pick<Stack, 'adminUrl'>,
   path = '/',
-  options: Parameters<typeof watchedPage>[1] = {},
-  browser?: Parameters<typeof watchedPage>[2],
+  ...session: Parameters<typeof watchedPage> extends [unknown, ...infer Session] ? Session : never
 ): Promise<WatchedPage> {
-  const watched = await watchedPage(adminUrl, { baseURL: adminUrl, ...options }, browser);
+  const watched = await watchedPage(adminUrl, ...session);
   await watched.page.goto(path);
   return watched;
 }
