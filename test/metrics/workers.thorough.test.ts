@@ -21,9 +21,10 @@ async function ask(workers: Workers, key: string, count: number, status = 200): 
   agent.destroy();
 }
 
-test('counts are summed over workers and survive the replacement or crash of a worker', async () => {
-  const workers = await startWorkers();
-  const key = await workers.issueKey();
+const workers = await startWorkers();
+const key = await workers.issueKey();
+
+test('counts are summed over workers', async () => {
   await ask(workers, key, 100);
   await eventually(() => admitted(workers)).toBe(100);
   const metrics = await scrape(workers.adminUrl);
@@ -45,11 +46,27 @@ test('counts are summed over workers and survive the replacement or crash of a w
     expect(metrics.series(name).map(({ labels: { worker } }) => worker)).toEqual(['1', '2']);
   const processes = metrics.series('process_resident_memory_bytes').map(({ labels: { worker } }) => worker);
   expect(processes).toEqual([undefined, '1', '2']);
+});
 
+test('the minutes of the last hour are summed over all workers', async () => {
+  const banned = await workers.issueKey();
+  await workers.change('PUT', `/keys/${idOf(banned)}/ban`, { seconds: 600, reason: 'a test' });
+  await ask(workers, banned, 30, 429);
+  const minutes = async () =>
+    ((await workers.admin('/traffic/minutes')).json as { minutes: Record<string, number>[] }).minutes;
+  const sums = async (member: string) => (await minutes()).reduce((sum, minute) => sum + (minute[member] ?? 0), 0);
+  await eventually(() => sums('admitted')).toBe(100);
+  await eventually(() => sums('banned')).toBe(30);
+  // Both workers refused the same key.
+  expect(Math.max(...(await minutes()).map(({ bannedKeys = 0 }) => bannedKeys))).toBe(1);
+  expect((await workers.admin('/traffic')).json).toMatchObject({ workers: { serving: 2, wanted: 2 } });
+});
+
+test('counts survive the replacement or crash of a worker', async () => {
+  let asked = await admitted(workers);
   const pids = workers.pids();
   workers.child.kill('SIGHUP');
   // Requests continue until the restart is over, so that each worker has unreported counts when it stops.
-  let asked = 100;
   for (; workers.logged('rolling restart done').length === 0; asked++) {
     await ask(workers, key, 1);
     await sleep(10);
@@ -81,26 +98,11 @@ test('/traffic reports local decisions while any worker makes them', async () =>
   await eventually(async () => (await trafficOf(workers)).mode).toBe('shared');
 });
 
-test('the minutes of the last hour are summed over all workers', async () => {
-  const workers = await startWorkers();
-  const [key, banned] = [await workers.issueKey(), await workers.issueKey()];
-  await workers.change('PUT', `/keys/${idOf(banned)}/ban`, { seconds: 600, reason: 'a test' });
-  await ask(workers, key, 60);
-  await ask(workers, banned, 30, 429);
-  const minutes = async () =>
-    ((await workers.admin('/traffic/minutes')).json as { minutes: Record<string, number>[] }).minutes;
-  const sums = async (member: string) => (await minutes()).reduce((sum, minute) => sum + (minute[member] ?? 0), 0);
-  await eventually(() => sums('admitted')).toBe(60);
-  await eventually(() => sums('banned')).toBe(30);
-  // Both workers refused the same key.
-  expect(Math.max(...(await minutes()).map(({ bannedKeys = 0 }) => bannedKeys))).toBe(1);
-  expect((await workers.admin('/traffic')).json).toMatchObject({ workers: { serving: 2, wanted: 2 } });
-});
-
 test('/traffic combines the reports of all workers on the cores and Redis, and lists the workers that serve requests', async () => {
   const waiting: (() => void)[] = [];
   const CORE_URL = await faultyCore((socket, head) => void waiting.push(() => socket.write(okTo(head))));
-  const workers = await startWorkers({ CORE_URL, CORE_TIMEOUT_MS: '60000' });
+  const { url: REDIS_URL } = await ownRedis();
+  const workers = await startWorkers({ REDIS_URL, CORE_URL, CORE_TIMEOUT_MS: '60000' });
   const key = await workers.issueKey();
   const traffic = () => trafficOf(workers);
   await eventually(async () => (await traffic()).processes).toBe(2);
