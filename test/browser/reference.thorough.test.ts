@@ -373,20 +373,3 @@ test('in forced colours, meters and legends keep their colours, and the language
   await page.emulateMedia({ forcedColors: 'active' });
   expect(await styles()).toEqual(['none', 'rgb(11, 87, 168)', 'solid']);
 });
-
-test('a reload of the reference requests one file', async () => {
-  const own = await startStack();
-  const { page } = await openReference({}, own);
-  await page.locator('.operation').first().waitFor();
-  // A browser without a window requests no icon.
-  const paths = () =>
-    own.log
-      .filter(({ msg, path }) => msg === 'request' && !String(path).includes('icon'))
-      .map(({ path, status }) => `${status} ${path}`);
-  await expect.poll(paths).toHaveLength(5);
-  for (let reload = 1; reload <= 4; reload++) {
-    await page.reload();
-    await page.locator('.operation').first().waitFor();
-    await expect.poll(paths).toHaveLength(5 + reload);
-  }
-});
