@@ -1,5 +1,3 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { json } from 'node:stream/consumers';
 import { beforeAll, describe, expect, inject, test } from 'vitest';
 import { type Container, runContainer } from '../support/containers/container.ts';
@@ -11,7 +9,6 @@ import { LONGEST_STOP_MS } from '../support/drain.ts';
 import { post, send } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { readAndWrite } from '../support/load.ts';
-import { ROOT } from '../support/process.ts';
 import { ADMIN_TOKEN } from '../support/stack.ts';
 import { BOUNDLESS, eventually } from '../support/workers.ts';
 
@@ -144,30 +141,6 @@ describe.skipIf(engine === '')('images', () => {
     // No request is refused until the gateway stops. Afterwards, nothing listens.
     const answered = [...load.outcomes.keys()].filter((outcome) => /^(GET|POST) \d/.test(outcome));
     expect(answered.sort()).toEqual(['GET 200', 'POST 201']);
-  });
-
-  test('an image contains no development packages and no second copy of Node', async () => {
-    const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
-      packages: Record<string, { dev?: boolean }>;
-    };
-    const development = Object.keys(packages).filter((path) => packages[path]?.dev === true);
-    for (const service of ['core', 'gateway']) {
-      const list = [
-        'run',
-        '--rm',
-        '--network',
-        'none',
-        imageOf(service),
-        'find',
-        'node_modules',
-        '-name',
-        'package.json',
-      ];
-      const there = new Set((await docker(list)).split('\n').map((file) => file.replace(/\/package\.json$/, '')));
-      expect(there).toContain('node_modules/zod');
-      expect(development.filter((path) => there.has(path))).toEqual([]);
-      expect([...there].filter((path) => path.includes('node-linux'))).toEqual([]);
-    }
   });
 
   test('with OpenTelemetry preloaded, a request through gateway and core is one trace in a collector', async () => {

@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, inject, test } from 'vitest';
+import { checkOut } from '../support/check-out.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { dockerOn, environmentOf } from '../support/containers/docker.ts';
 import { REGISTRY } from '../support/containers/engine.ts';
@@ -40,34 +41,6 @@ if [ "$1" = build ]; then shift; set -- build --network host "$@"; fi
 exec "$DOCKER" "$@"
 `;
 
-/** Copies the project's files into a new repository. */
-async function checkOut() {
-  const folder = await temporaryFolder();
-  const [project, programs] = [join(folder, 'project'), join(folder, 'bin')];
-  for (const one of [project, programs]) mkdirSync(one);
-  execFileSync('sh', ['-c', 'git ls-files -z | xargs -0 cp --parents -t "$0"', project], { cwd: ROOT });
-  writeFileSync(join(programs, 'docker'), DOCKER, { mode: 0o755 });
-  const git = (...args: string[]) =>
-    execFileSync('git', ['-c', 'user.name=test', '-c', 'user.email=test@test', ...args], { cwd: project })
-      .toString()
-      .trim();
-  git('init', '--quiet');
-  return {
-    digestFile: join(project, 'deploy/node.digest'),
-    commit() {
-      git('add', '--all');
-      git('commit', '--quiet', '--message', 'test');
-      return git('rev-parse', 'HEAD').slice(0, 12);
-    },
-    run: (...args: string[]) =>
-      startProcess('sh', [join(project, 'deploy/images.sh'), ...args], {
-        ...environmentOf(engine),
-        PATH: `${programs}:${process.env.PATH}`,
-        DOCKER: pathOf('docker'),
-      }).ended,
-  };
-}
-
 const inspect = (format: string, image: string) => docker(['image', 'inspect', '--format', format, image]);
 const layersOf = async (image: string): Promise<string[]> =>
   JSON.parse(await inspect('{{json .RootFS.Layers}}', image)) as string[];
@@ -81,7 +54,9 @@ test.skipIf(engine === '')('both images are built on the pinned base, even if it
   cleanUp(() => docker(['rmi', pushed]));
   const [digest = 'none'] = /sha256:[0-9a-f]{64}/.exec(await docker(['push', pushed], 300_000)) ?? [];
 
-  const { run, commit, digestFile } = await checkOut();
+  const files = execFileSync('git', ['ls-files', '-z'], { cwd: ROOT, encoding: 'utf8' }).split('\0').filter(Boolean);
+  const { commit, digestFile, ...repository } = await checkOut(files, DOCKER);
+  const run = (...args: string[]) => repository.run(args, { ...environmentOf(engine), DOCKER: pathOf('docker') });
   expect(await run('pin')).toEqual({ code: 0, out: '', err: '' });
   expect(readFileSync(digestFile, 'utf8')).toBe(`@${digest}\n`);
   const tag = commit();

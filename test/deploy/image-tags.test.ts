@@ -1,8 +1,8 @@
-import { execFileSync } from 'node:child_process';
-import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { ROOT, startProcess } from '../support/process.ts';
+import { checkOut } from '../support/check-out.ts';
+import { ROOT } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 
@@ -14,41 +14,19 @@ echo "$*" >> "$SAID"
 if [ "$1" = pull ]; then printf 'trixie-slim: Pulling from library/node\n%s\nStatus: Image is up to date\n' "$PULLED"; fi
 `;
 
-async function checkOut() {
-  const folder = await temporaryFolder();
-  const [project, programs, said] = [join(folder, 'project'), join(folder, 'bin'), join(folder, 'said')];
-  for (const one of [join(project, 'deploy'), programs]) await mkdir(one, { recursive: true });
-  for (const file of ['Dockerfile', 'images.sh'])
-    await copyFile(join(ROOT, 'deploy', file), join(project, 'deploy', file));
-  await writeFile(join(programs, 'docker'), DOCKER, { mode: 0o755 });
+async function fromScratch() {
+  const said = join(await temporaryFolder(), 'said');
   await writeFile(said, '');
-  const git = (...args: string[]) =>
-    execFileSync('git', ['-c', 'user.name=test', '-c', 'user.email=test@test', ...args], { cwd: project })
-      .toString()
-      .trim();
-  const commit = () => {
-    git('add', '--all');
-    git('commit', '--quiet', '--message', 'test');
-    return git('rev-parse', 'HEAD').slice(0, 12);
-  };
-  git('init', '--quiet');
-  const run = (args: readonly string[] = [], env: NodeJS.ProcessEnv = {}) =>
-    startProcess('sh', [join(project, 'deploy/images.sh'), ...args], {
-      PATH: `${programs}:${process.env.PATH}`,
-      SAID: said,
-      ...env,
-    }).ended;
-  const digestFile = join(project, 'deploy/node.digest');
+  const { run, ...repository } = await checkOut(['deploy/Dockerfile', 'deploy/images.sh'], DOCKER);
   return {
-    run,
-    commit,
-    digestFile,
+    ...repository,
+    run: (args: readonly string[] = [], env: NodeJS.ProcessEnv = {}) => run(args, { SAID: said, ...env }),
     said: async () => (await readFile(said, 'utf8')).trim().split('\n').filter(Boolean),
   };
 }
 
 test('images are tagged with the commit and built on the pinned base image', async () => {
-  const { run, commit, digestFile, said } = await checkOut();
+  const { run, commit, digestFile, said } = await fromScratch();
   await writeFile(digestFile, DIGEST);
   const first = commit();
   const names = ['core', 'gateway'].map((name) => `registry.example/team/animal-store-${name}:${first}`);
@@ -66,7 +44,7 @@ test('images are tagged with the commit and built on the pinned base image', asy
 });
 
 test('nothing is built on an unpinned base image or from uncommitted changes', async () => {
-  const { run, commit, digestFile, said } = await checkOut();
+  const { run, commit, digestFile, said } = await fromScratch();
   commit();
   expect(await run()).toMatchObject({ code: 1, err: expect.stringMatching(/^The base image node:\S+ is not pinned/) });
   const bad = ['', `${DIGEST}5`, `latest${DIGEST}`, 'sha256:5', '@sha256:55'];
@@ -80,14 +58,14 @@ test('nothing is built on an unpinned base image or from uncommitted changes', a
 });
 
 test('UNPINNED=1 builds without a digest', async () => {
-  const { run, commit, said } = await checkOut();
+  const { run, commit, said } = await fromScratch();
   commit();
   expect((await run([], { UNPINNED: '1' })).code).toBe(0);
   expect((await said())[0]).toContain(' --build-arg NODE_DIGEST= ');
 });
 
 test('pinning records only the digest of the image that the Dockerfile names', async () => {
-  const { run, digestFile, said } = await checkOut();
+  const { run, digestFile, said } = await fromScratch();
   const version = /^FROM (node:[\w.-]+)/m.exec(await readFile(join(ROOT, 'deploy/Dockerfile'), 'utf8'))?.[1];
   expect((await run(['pin'], { PULLED: `Digest: ${DIGEST.slice(1)}` })).code).toBe(0);
   expect(await readFile(digestFile, 'utf8')).toBe(`${DIGEST}\n`);
