@@ -3,7 +3,7 @@ import type { UsedOnDay } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
 import { inTurn } from '../support/in-turn.ts';
-import { get, onRedis, operatorsRedis, pagesOf, statusOf } from '../support/operators.ts';
+import { onRedis, operatorsRedis, pagesOf, statusOf } from '../support/operators.ts';
 import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { createKey } from '../support/redis-keys.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -56,25 +56,6 @@ test('usage over three gateways equals what clients saw, including revoked keys,
   expect(await usageOf(first, '&from=2026-01-01&to=2026-01-31')).toEqual([]);
 });
 
-test('keys issued or revoked while usage is paged appear at most once, and no other key is missing', async () => {
-  const stack = await fresh();
-  const keys: string[] = [];
-  for (let number = 0; number < 12; number++) keys.push(await stack.issueKey());
-  const seen = await load([stack], keys, 1);
-  const rows: UsedOnDay[] = [];
-  let after = '';
-  for (let page = 0; ; page++) {
-    const { usage, next } = await get<{ usage: UsedOnDay[]; next?: string }>(stack, `/usage?limit=2${after}`);
-    rows.push(...usage);
-    if (next === undefined) break;
-    after = `&after=${encodeURIComponent(next)}`;
-    for (const at of [page, 11 - page]) await stack.admin('DELETE', `/keys/${idOf(keys[at] as string)}`);
-    await stack.issueKey();
-  }
-  expect(rows.map(({ id }) => id).sort()).toEqual(keys.map(idOf).sort());
-  expect(summed(rows)).toEqual(seen);
-});
-
 test('when Redis is out of memory, a key can be revoked, and its usage is kept', async () => {
   const server = await ownRedis();
   const root = connectionTo(server.url);
@@ -85,14 +66,6 @@ test('when Redis is out of memory, a key can be revoked, and its usage is kept',
   expect((await stack.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
   expect(await root.exists(`gateway:key:{${idOf(key)}}`)).toBe(0);
   expect(await root.hgetall(`gateway:usage:{${idOf(key)}}`)).toMatchObject({ admitted: '3', plan: 'free' });
-});
-
-test('usage with the embedded limiter equals usage with Redis', async () => {
-  const stack = await startStack();
-  const keys = [await stack.issueKey({ minute: 4 }), await stack.issueKey({ plan: 'pro' })];
-  const seen = await load([stack], keys, 9);
-  await stack.admin('DELETE', `/keys/${idOf(keys[0] as string)}`);
-  expect(summed(await usageOf(stack, '', 1))).toEqual(seen);
 });
 
 test('ctl usage exports all pages as a table, as CSV and as JSON', async () => {
