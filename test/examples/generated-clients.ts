@@ -39,22 +39,6 @@ const { default: openapiTypes, astToString } = await import('openapi-typescript'
 writeFileSync('${target}', astToString(await openapiTypes(new URL('file://${description}'))));`;
 }
 
-const OPENAPI_TYPESCRIPT: Generator = {
-  name: 'openapi-typescript',
-  generate: typesOf(DESCRIPTION, 'store.d.ts'),
-  use: `${IMPORTS}
-import createClient from 'openapi-fetch';
-import type { paths } from './store.d.ts';
-const headers = { authorization: \`Bearer \${API_KEY}\` };
-const store = createClient<paths>({ baseUrl: \`\${STORE_URL}/v1\`, headers, fetch: patientFetch });
-await useStore({
-  create: async (body) => (await store.POST('/pets', { body })).data,
-  get: async (petId) => (await store.GET('/pets/{petId}', { params: { path: { petId } } })).data,
-  list: async () => (await store.GET('/pets', { params: { query: { limit: 100 } } })).data,
-  limits: async () => (await store.GET('/limits')).data,
-});`,
-};
-
 const HEY_API: Generator = {
   name: '@hey-api/openapi-ts',
   generate: `${WITH_COMPILER}
@@ -108,7 +92,8 @@ await useStore({
 });`,
 };
 
-export const GENERATORS: readonly Generator[] = [OPENAPI_TYPESCRIPT, HEY_API, ORVAL];
+/** The types that openapi-typescript generates are used by generated-client.ts, and by the client of the admin API. */
+export const GENERATORS: readonly Generator[] = [HEY_API, ORVAL];
 
 /** As strict as generated code allows. */
 const TSCONFIG = {
