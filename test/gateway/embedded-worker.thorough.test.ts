@@ -33,7 +33,8 @@ const launch = (environment: NodeJS.ProcessEnv): Promise<Workers> =>
   launchWorkers({ ...WITHOUT_REDIS, ...environment });
 
 /** Shared by all tests that do not stop their gateway. */
-const gateway = await launch({ DATA_DIR: await temporaryFolder() });
+const DIRECTORY = await temporaryFolder();
+const gateway = await launch({ DATA_DIR: DIRECTORY });
 
 const workerOf = async (gateway: Workers): Promise<number> => {
   await eventually(gateway.pids).toHaveLength(1);
@@ -186,6 +187,19 @@ test('a new worker takes over each key with its level while the old one still se
   for (const agent of agents) remaining.push(await used(agent), await used());
   expect(remaining).toEqual(Array.from({ length: 20 }, (_, at) => 29 - at));
   expect((await gateway.admin(`/keys/${idOf(key)}`)).json).toMatchObject({ admitted: 30 });
+});
+
+test('a second gateway with the same DATA_DIR exits with a message that names the first', async () => {
+  const environment = await workersEnvironment({
+    ...WITHOUT_REDIS,
+    DATA_DIR: DIRECTORY,
+    PORT: String(await freePort()),
+  });
+  expect(await startProcess(process.execPath, ['gateway/main.ts'], environment).ended).toEqual({
+    code: 1,
+    out: '',
+    err: expect.stringMatching(new RegExp(`^DATA_DIR .* process ${gateway.child.pid}\\. .*REDIS_URL.*\n$`)),
+  });
 });
 
 test('a key that many clients use is served during reloads, while two workers run', async () => {
