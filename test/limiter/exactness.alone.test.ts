@@ -9,8 +9,8 @@ import { thoroughly } from '../support/thorough.ts';
 
 const GATEWAYS = 4;
 const CONNECTIONS = 50;
-const KEYS = thoroughly(40, 10);
-const DURATION_MS = thoroughly(7_000, 2_500);
+const KEYS = thoroughly(60, 10);
+const DURATION_MS = thoroughly(15_000, 2_500);
 const MINUTE_LIMIT = 20;
 
 test(`with ${GATEWAYS} gateways on one Redis, each key gets exactly its allowance`, async () => {
