@@ -2,11 +2,12 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** The files that take the longest. A fresh checkout has no durations of earlier runs, hence this list. */
 const LONGEST = [
-  'faults/primary',
-  'gateway/oldest-node',
   'test/install',
+  'gateway/oldest-node',
+  'faults/primary',
   'faults/workers.thorough',
   'faults/rolling-restarts',
+  'gateway/embedded-disk',
   'gateway/embedded-worker',
   'browser/console-keys',
   'simulation/simulation',
