@@ -27,8 +27,8 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
   test('concurrent requests with the same idempotency key get the same response and create one pet', async () => {
     const before = await count();
     const answers = await Promise.all(Array.from({ length: 25 }, () => post(pets, rex, withKey('k2'))));
-    expect(new Set(answers.map(({ status, text }) => `${status} ${text}`)).size).toBe(1);
-    expect(answers[0]?.status).toBe(201);
+    const [created] = answers.filter(({ status }) => status === 201);
+    expect([...new Set(answers.map(({ status, text }) => `${status} ${text}`))]).toEqual([`201 ${created?.text}`]);
     expect(await count()).toBe(before + 1);
   });
 
