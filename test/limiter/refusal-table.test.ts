@@ -198,6 +198,13 @@ describe('a client that ignores Retry-After', () => {
   );
 
   test.for([
+    [10, 336],
+    [100, 34],
+  ] as const)('that sends %d times 60 requests a minute is banned after %d s', async ([times, expected]) => {
+    expect(Math.round((await secondsToBan(keyOf(60), evenly(times * 60, HOUR))) ?? 0)).toBe(expected);
+  });
+
+  test.for([
     [5, 35],
     [10, 40],
     [30, 120],
@@ -211,7 +218,7 @@ describe('a client that ignores Retry-After', () => {
   test.for([300, 3_000, 30_000].slice(0, thoroughly(3, 2)))(
     'that sends a burst of %d requests every minute is never banned',
     async (size) => {
-      expect(await secondsToBan(keyOf(60), bursts(size, 60, 10 * MINUTE))).toBeUndefined();
+      expect(await secondsToBan(keyOf(60), bursts(size, 60, 20 * MINUTE))).toBeUndefined();
     },
   );
 });
