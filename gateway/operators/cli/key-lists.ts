@@ -176,7 +176,7 @@ async function search(session: Session, text: string): Promise<FoundKey[]> {
     if (found.size >= MOST_FOUND) break;
   }
   if (found.size > 0) return [...found.values()].slice(0, MOST_FOUND);
-  const nothing = 'No key has this id or name, and no gateway remembers such a request.';
+  const nothing = 'No key has this id or name, and no such request was found.';
   throw new AdminError('not_found', nothing, { status: 404 });
 }
 
@@ -214,7 +214,7 @@ Examples:
 }
 
 function describeDecisions(decisions: readonly DecisionReport[]): string {
-  if (decisions.length === 0) return 'No gateway remembers a decision on this key.';
+  if (decisions.length === 0) return 'No recent decision on this key was found.';
   return table(decisions, [
     ['at', ({ at }) => at && preciseTimeText(at)],
     ['outcome', ({ shadow, outcome }) => (shadow === undefined ? outcome : 'shadow refusal')],
