@@ -50,6 +50,13 @@ async function useAll(stack: Stack, deliveries: () => readonly string[]): Promis
   await restoreOne(stack);
 }
 
+/** Starts a gateway that has to notify another one of each change. */
+async function startBesideAnother(settings: Record<string, string>): Promise<Stack> {
+  const { WEBHOOK_URL: _url, ...others } = settings;
+  await startStack(others);
+  return await startStack(settings);
+}
+
 async function restoreOne(stack: Stack): Promise<void> {
   const { at, keys } = (await stack.admin('GET', '/backup')).json as { at: string; keys: [{ fields: object }] };
   const page = { at, plans: { 'free.minute': '60' }, keys: [{ id: 'RestoredKey1', fields: keys[0].fields }] };
@@ -86,8 +93,8 @@ test.for(['', '/2'])(
   async (database) => {
     const { server, root } = await startRedisWithUsers();
     const { types, ...webhook } = await webhookSettings();
-    const settings = { REDIS_URL: urlOf('gateway', server.url + database), REDIS_TIMEOUT_MS: '2000', ...webhook };
-    await useAll(await startStack(settings), types);
+    const settings = { REDIS_URL: urlOf('gateway', server.url + database), REDIS_TIMEOUT_MS: '2000' };
+    await useAll(await startBesideAnother({ ...settings, ...webhook }), types);
     expect(await refusals(root)).toEqual([]);
   },
 );
@@ -97,11 +104,24 @@ test('the gateway’s user may run all commands that the gateway needs on a clus
   for (const { redis } of cluster.nodes) await installUsers(redis);
   const urls = cluster.nodes.map(({ url }) => urlOf('gateway', url)).join(',');
   const { types, ...webhook } = await webhookSettings();
-  await useAll(
-    await startStack({ REDIS_MODE: 'cluster', REDIS_URL: urls, REDIS_TIMEOUT_MS: '2000', ...webhook }),
-    types,
-  );
+  const settings = { REDIS_MODE: 'cluster', REDIS_URL: urls, REDIS_TIMEOUT_MS: '2000' };
+  await useAll(await startBesideAnother({ ...settings, ...webhook }), types);
   for (const { redis } of cluster.nodes) expect(await refusals(redis)).toEqual([]);
+});
+
+test('gateways that may not query each other act on changes by the audit log, and the doctor names the cause', async () => {
+  const { server, root } = await startRedisWithUsers();
+  const rules = USERS.get('gateway')?.filter((rule) => !rule.includes('gateway:answers')) ?? [];
+  await root.acl('SETUSER', 'gateway', 'reset', ...rules, `>${passwordOf('gateway')}`);
+  const settings = { REDIS_URL: urlOf('gateway', server.url), REDIS_TIMEOUT_MS: '2000' };
+  const [first, second] = [await startStack(settings), await startStack(settings)];
+  const key = await first.issueKey();
+  expect((await ask(second, key)).status).toBe(200);
+  expect((await first.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
+  await expect.poll(async () => (await ask(second, key)).status).toBe(401);
+  const { findings } = (await first.admin('GET', '/doctor')).json as { findings: { about: string; found: string }[] };
+  const { found } = findings.find(({ about }) => about === 'other gateways') ?? {};
+  expect(found).toMatch(/^cannot be queried through Redis: NOPERM /);
 });
 
 test('the users of sentinels and replicas have all permissions that a failover needs', async () => {

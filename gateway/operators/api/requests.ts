@@ -102,7 +102,7 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
 /** Checks whether other gateways and their workers respond. If Redis cannot list them, the Redis check reports it. */
 export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[]> {
   const query: RequestQuery = { limit: 1 };
-  const { missing = [], answers = [], areUnasked } = (await peers?.ask(query, PEER_KNOWN_WITHIN_MS)) ?? {};
+  const { missing = [], answers = [], areUnasked, refusal } = (await peers?.ask(query, PEER_KNOWN_WITHIN_MS)) ?? {};
   const ofGateway =
     'It or its machine is hung, or it was killed. If it was killed, this finding disappears after five minutes.';
   const ofWorker = 'It will be replaced unless it answers again.';
@@ -111,8 +111,8 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
     return [
       unknown(
         'other gateways',
-        'cannot be queried through Redis',
-        'See the other findings. If Redis is healthy, check its ACL.',
+        `cannot be queried through Redis${refusal === undefined ? '' : `: ${refusal}`}`,
+        'See the other findings. On NOPERM, fix the user gateway in users.acl.',
       ),
     ];
   return [

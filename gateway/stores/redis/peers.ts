@@ -13,7 +13,7 @@ import { isCluster } from './connection.ts';
 const GATEWAYS = 'gateway:gateways';
 const questionsOf = (gateway: string): string => `gateway:questions:{${gateway}}`;
 /** On a cluster, answers are on the node of the list of gateways, because a question needs that node anyway. */
-const answersOf = (question: string): string => `gateway:answers:{${GATEWAYS}}:${question}`;
+const answersOf = (question: string): string => `gateway:answers:{${GATEWAYS}}{${question}}`;
 
 const LOOK_EVERY_MS = 100;
 /** How often a gateway records that it is polling. If it hangs, others show the last record as its sign of life. */
@@ -67,7 +67,8 @@ export function peersOn(redis: RedisConnection, answer: Answer) {
    * @param since leaves out gateways that have not polled since then, in Unix seconds
    * @returns the answers, and the gateways that did not answer. The latter are undefined if the gateways are unknown,
    *   or if Redis hung or refused commands during the query, so that their silence proves nothing (`areUnasked`).
-   *   `unanswered` names those that could have answered as far as known; undefined if the gateways are unknown
+   *   `unanswered` names those that could have answered as far as known; undefined if the gateways are unknown.
+   *   `refusal` is the last error of Redis or of the connection to it
    */
   async function ask(content: unknown, withinMs: number, since = 0) {
     const until = performance.now() + withinMs;
@@ -86,12 +87,15 @@ export function peersOn(redis: RedisConnection, answer: Answer) {
     /** Gateways to whose list nothing can be added: Redis refuses it, or the list's node of a cluster is down. */
     const unreachable = new Set(isCluster(redis) ? asked : []);
     const failed = new Set<string>();
+    let refusal: string | undefined;
     const askOne = (gateway: string) =>
       put(questionsOf(gateway), question).then(
         () => unreachable.delete(gateway),
-        ({ name }: Error) => {
+        ({ name, message }: Error) => {
           failed.add(gateway);
-          if (name === 'ReplyError') unreachable.add(gateway);
+          if (name !== 'ReplyError') return;
+          unreachable.add(gateway);
+          refusal = message;
         },
       );
     const askAll = async (): Promise<undefined> => {
@@ -108,13 +112,18 @@ export function peersOn(redis: RedisConnection, answer: Answer) {
       }
     };
     const late = waited(Math.max(0, until - performance.now()));
-    const isRefused = await Promise.race([askAll(), late]).catch(() => true);
+    const isCutOff = await Promise.race([askAll(), late]).catch(({ message }: Error) => {
+      refusal = message;
+      // No gateway can answer until the permissions are corrected.
+      if (message.startsWith('NOPERM')) for (const gateway of asked) unreachable.add(gateway);
+      return true;
+    });
     noteReply();
     const silent = asked.filter((gateway) => !answers.has(gateway));
     const named = [...answers].map(([gateway, answer]) => ({ gateway: nameOf(gateway), answer }));
     const unanswered = silent.filter((gateway) => !unreachable.has(gateway)).map(nameOf);
-    if (silent.length > 0 && (isRefused || failed.size + unreachable.size > 0 || hungMs > HUNG_MS))
-      return { answers: named, missing: undefined, areUnasked: true, unanswered };
+    if (silent.length > 0 && (isCutOff || failed.size + unreachable.size > 0 || hungMs > HUNG_MS))
+      return { answers: named, missing: undefined, areUnasked: true, unanswered, refusal };
     const gone = silent.filter((gateway) =>
       hasEnded(gateway, listed.get(gateway) ?? 0, [own ?? '', ...answers.keys()]),
     );
