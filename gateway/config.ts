@@ -16,7 +16,7 @@ import type { Logger } from '../shared/process/logger.ts';
 import { currentSecret } from '../shared/process/secret.ts';
 import { certificateFaults } from './certificate.ts';
 import { caFile, masterName, redisFaults, redisMode, redisUrls } from './redis-settings.ts';
-import { LOG_LENGTHS } from './stores/storage.ts';
+import { LOG_LENGTHS, SHORTEST_AUDIT_LOG } from './stores/storage.ts';
 import { coreUrlFault } from './upstream/core-addresses.ts';
 import { webhookSecret, webhookUrl } from './webhooks/message.ts';
 
@@ -127,7 +127,7 @@ export const GatewaySettings = z
     ACTOR_HEADER: actorHeader
       .optional()
       .describe("header with the operator's name, such as `X-Forwarded-User`; trusted only from `TRUSTED_PROXIES`"),
-    ACTIVITY_LENGTH: integer(100, 1_000_000)
+    ACTIVITY_LENGTH: integer(SHORTEST_AUDIT_LOG, 1_000_000)
       .default(LOG_LENGTHS.audit)
       .describe('number of entries in the audit log, about 220 bytes each'),
     RECENT_REQUESTS: integer(100, 1_000_000)

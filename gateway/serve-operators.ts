@@ -17,7 +17,7 @@ import { clientAddress, countedAs, networkOf, TrustedProxies } from './pipeline/
 import { CORE_READ } from './routes.ts';
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { KeyRefusals } from './telemetry/key-refusals.ts';
-import { exposeBackup, exposeRedisMemory, totalsOf, WatchedTraffic } from './telemetry/state.ts';
+import { exposeBackup, exposeLoss, exposeRedisMemory, totalsOf, WatchedTraffic } from './telemetry/state.ts';
 import { checkCores } from './upstream/check-cores.ts';
 
 /** Enough for a few people, the command line and Prometheus. */
@@ -43,6 +43,7 @@ export async function serveOperators(
   const traffic = new WatchedTraffic({ counted: about.metrics.counted, banned, isLocal, workers, processes });
   exposeRedisMemory(about.metrics, backend);
   exposeBackup(about.metrics, () => lastBackup(stores));
+  exposeLoss(about.metrics, backend.changesLostAt);
   const seldom = {
     keys: keysCheck(stores.keys, () => totalsOf(about.metrics.counted()).totals.admitted > 0),
     'client addresses': () => checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),

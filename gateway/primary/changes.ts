@@ -16,6 +16,7 @@ import {
   NotMade,
   OtherValue,
   type RecordName,
+  SHORTEST_AUDIT_LOG,
   type Storage,
   Unknown,
   withOwn,
@@ -195,7 +196,20 @@ const PAGES = [20, 500];
 /** If the last read was at most this long ago, there is no fault. */
 const USUAL_MS = 2_000;
 
+/** The loss of changes is a finding for this long, in ms. */
+const LOSS_SHOWN_MS = 3_600_000;
+
+/** Changes that the store no longer has, by the times of their entries (RFC 3339). */
+interface LostChanges {
+  /** The newest entry that is left before the loss; undefined if none is. */
+  readonly after: string | undefined;
+  /** The newest entry seen before the loss. */
+  readonly until: string;
+}
+
 const UNREACHABLE = 'Restore the connection between this gateway and Redis.';
+const LOST = 'changes by operators';
+const LOST_REMEDY = 'See "Redis lost its data" in the runbook.';
 const UNREADABLE =
   'Redis answers, but the stream of these entries is unreadable. Check what its key holds, then delete it.';
 
@@ -205,10 +219,17 @@ const UNREADABLE =
  * log's key holds something other than a log.
  * @param storage must have the deadline of decisions, so that reading does not wait for a dead connection
  * @param announce resolves when no process of this gateway acts on older data
+ * @param onLost is called if the last entry seen was not cut off, but is gone: the store has returned with older data
  */
-export function follow({ log, about, risk, changesIn }: Followed, storage: Pick<Storage, 'tail'>, announce: Announce) {
+export function follow(
+  { log, about, risk, changesIn }: Followed,
+  storage: Pick<Storage, 'tail'>,
+  announce: Announce,
+  onLost: (lost: LostChanges) => void = () => {},
+) {
   /** The id of the newest entry seen; '' if the log was empty, undefined before the first read. */
   let last: string | undefined;
+  let lost: (LostChanges & { readonly at: number }) | undefined;
   let readAt = performance.now();
   let remedy = UNREACHABLE;
 
@@ -220,14 +241,27 @@ export function follow({ log, about, risk, changesIn }: Followed, storage: Pick<
       seen = last === '' && page.length < count ? page.length : page.findIndex(([id]) => id === last);
       if (seen !== -1 || last === undefined) break;
     }
-    if (seen === -1) await announce({ anyKey: true });
-    else {
+    if (seen === -1) {
+      noteLoss(page);
+      await announce({ anyKey: true });
+    } else {
       const entries = page.slice(0, seen).map(([, fields]) => fields);
       await Promise.all(changesIn(entries).map(announce));
     }
     last = page[0]?.[0] ?? '';
     readAt = performance.now();
     remedy = UNREACHABLE;
+  }
+
+  /** @param page the newest entries, which do not include the last one seen */
+  function noteLoss(page: readonly LoggedEntry[]): void {
+    if (!last) return;
+    const older = page.find(([id]) => isBefore(id, last as string));
+    // A log that is longer than its shortest length may only have been cut.
+    if (older === undefined && page.length >= SHORTEST_AUDIT_LOG) return;
+    const changes = { after: older && timeOf(older[0]), until: timeOf(last) };
+    lost = { ...changes, at: Date.now() };
+    onLost(changes);
   }
 
   /**
@@ -249,12 +283,23 @@ export function follow({ log, about, risk, changesIn }: Followed, storage: Pick<
   function check(): CheckResult {
     const age = performance.now() - readAt;
     const found = `were last read ${(age / 1_000).toFixed(1)} s ago`;
-    if (age <= USUAL_MS) return good(about, found);
-    return fault(about, `${found}. Until they are read, ${risk}.`, remedy);
+    if (age > USUAL_MS) return fault(about, `${found}. Until they are read, ${risk}.`, remedy);
+    if (lost === undefined || Date.now() - lost.at > LOSS_SHOWN_MS) return good(about, found);
+    const when = lost.after === undefined ? `until ${lost.until}` : `after ${lost.after} until ${lost.until}`;
+    const why = `made ${when} are lost, because Redis has older data`;
+    return { ...fault(LOST, why, LOST_REMEDY), since: new Date(lost.at).toISOString() };
   }
 
   /** Reads regularly until the signal is aborted, and continues after a failure. */
   const run = (signal: AbortSignal) => void repeat(EVERY_MS, signal, read);
 
-  return { read, check, run };
+  return { read, check, run, lostAt: (): number | undefined => lost?.at };
 }
+
+/** Compares the ids of two entries. */
+function isBefore(one: string, other: string): boolean {
+  const [[a = 0, b = 0], [c = 0, d = 0]] = [one, other].map((id) => id.split('-').map(Number)) as [number[], number[]];
+  return a < c || (a === c && b < d);
+}
+
+const timeOf = (id: string): string => new Date(Number.parseInt(id, 10)).toISOString();

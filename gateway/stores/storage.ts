@@ -37,6 +37,9 @@ export const keyIdOf = (record: RecordName): string | undefined =>
  */
 export const LOG_LENGTHS = { audit: 10_000, 'plan history': 1_000, bans: 1_000 } as const;
 
+/** The fewest entries that the audit log can be set to keep. */
+export const SHORTEST_AUDIT_LOG = 100;
+
 export type LogName = keyof typeof LOG_LENGTHS;
 export type LogLengths = Readonly<Record<LogName, number>>;
 

@@ -2,7 +2,7 @@ import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
-import type { RequestsAnswer } from '../../gateway/operators/api/answers.ts';
+import type { DoctorAnswer, RequestsAnswer } from '../../gateway/operators/api/answers.ts';
 import { AUDIT_LOG, announceTo, confirmed, follow } from '../../gateway/primary/changes.ts';
 import type { Changed } from '../../gateway/primary/channel.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
@@ -11,6 +11,7 @@ import { NotMade, type Storage, Unknown } from '../../gateway/stores/storage.ts'
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { type Answer, send } from '../support/http.ts';
+import { scrape } from '../support/metrics.ts';
 import type { RedisServer } from '../support/redis.ts';
 import { connectedRedis, connectionTo, emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
@@ -289,6 +290,37 @@ test('after a value of another type has replaced the audit log, all keys are rep
   await redis.del(AUDIT);
   expect(await changes()).toEqual([{ anyKey: true }, { anyKey: true }]);
   expect(await changes()).toEqual([]);
+});
+
+test('changes that Redis has lost are logged, and shown by the doctor and by a metric; a shortened log is no loss', async () => {
+  const { url } = await emptyDatabase();
+  const database = await connectedRedis(url);
+  const stack = await startStack({ REDIS_URL: url });
+  const key = await stack.issueKey();
+  const lines = () => stack.log.filter(({ msg }) => msg === 'Redis has lost changes');
+  const state = async () => {
+    const { findings } = (await stack.admin('GET', '/doctor')).json as DoctorAnswer;
+    const found = findings.find(({ about }) => about === 'changes by operators')?.found;
+    return [lines().length, found, (await scrape(stack.adminUrl)).sum('gateway_changes_lost_timestamp_seconds') !== 0];
+  };
+  const [kept = ''] = (await database.xrevrange(AUDIT, '+', '-', 'COUNT', 1)).map(([id]) => id);
+  const names = await database.keys('*');
+  const copies = await Promise.all(names.map((name) => database.dumpBuffer(name)));
+  expect((await stack.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
+  const [lost = ''] = (await database.xrevrange(AUDIT, '+', '-', 'COUNT', 1)).map(([id]) => id);
+  await sleep(600);
+  await database.xtrim(AUDIT, 'MAXLEN', 1);
+  await sleep(600);
+  expect(await state()).toEqual([0, undefined, false]);
+  for (const [at, name] of names.entries()) await database.restore(name, 0, copies[at] as Buffer, 'REPLACE');
+  const [after, until] = [kept, lost].map((id) => new Date(Number.parseInt(id, 10)).toISOString());
+  await expect.poll(lines).toMatchObject([{ level: 50, after, until }]);
+  const found = `made after ${after} until ${until} are lost, because Redis has older data`;
+  expect(await state()).toEqual([1, found, true]);
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  await database.flushdb();
+  await expect.poll(lines).toMatchObject([{}, { level: 50, until: after }]);
+  expect(lines()[1]).not.toHaveProperty('after');
 });
 
 test('a reset is reported even if another change to the key follows', async () => {

@@ -80,7 +80,11 @@ test('while Redis refuses writes, a gateway that answers is not reported as sile
   const { findings } = (await here.admin('/doctor')).json as DoctorAnswer;
   const found = findings.filter(({ about }) => /^(other gateways|gateway )/.test(about));
   expect(found).toMatchObject([
-    { about: 'other gateways', status: 'unknown', found: expect.stringMatching(/^cannot be queried through Redis: NOREPLICAS/) },
+    {
+      about: 'other gateways',
+      status: 'unknown',
+      found: expect.stringMatching(/^cannot be queried through Redis: NOREPLICAS/),
+    },
   ]);
   await redis.config('SET', 'min-replicas-to-write', '0');
   await eventually(() => findingsOn(here)).toEqual([undefined, undefined]);

@@ -14,8 +14,8 @@ import { startWorkers } from './workers.ts';
 /** Gateways with faults of their own, in their Redis, their database or their plans. */
 
 /**
- * A gateway with one key that is damaged by hand, then lost. Meanwhile, a secret is used from outside its networks, and
- * later the backup is too old.
+ * A gateway with one key that is damaged by hand, then lost. Meanwhile, a secret is used from outside its networks,
+ * later the backup is too old, and at last the audit log is gone.
  */
 export async function gatewayWithBadKeys({ url, redis }: { url: string; redis: Redis }): Promise<Patient[]> {
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
@@ -47,6 +47,7 @@ export async function gatewayWithBadKeys({ url, redis }: { url: string; redis: R
       cause: () => redis.hset('gateway:backup', 'completed_at', Math.floor(Date.now() / 1_000) - 27 * 3_600),
       heal: backUp,
     },
+    { alerts: sharedAlert('GatewayChangesLost'), cause: () => redis.del('gateway:activity') },
   ];
   return [{ gateways: [stack.adminUrl], faults: ofKey }, { faults: others }];
 }
