@@ -124,8 +124,7 @@ export function surviveOutages(
 }
 
 /** A local verdict on a key whose data in the store is bad. The gateway logs an error for it. */
-const withoutData = (verdict: Verdict): Verdict =>
-  'rejected' in verdict ? { ...verdict, rejected: ' data' } : verdict;
+const withoutData = (verdict: Verdict): Verdict => ('rejected' in verdict ? { ...verdict, rejected: 'data' } : verdict);
 
 /** While a node is unavailable, probes test it at this interval, so that no client's request has to. */
 const PROBE_EVERY_MS = 50;

@@ -1,5 +1,4 @@
 import { repeat } from '../../shared/process/repeat.ts';
-import { inForceInWords } from '../limiter/plans.ts';
 import { type Activity, AuditLog, auditEntries, type FieldChange } from './audit.ts';
 import {
   editedFields,
@@ -12,7 +11,7 @@ import {
   recordFields,
   withKept,
 } from './key-hash.ts';
-import { bansSet, type RejectedField, readBan } from './key-state.ts';
+import { bansSet, inForceInstead, type RejectedField, readBan } from './key-state.ts';
 import type { PlanCache } from './plan-cache.ts';
 import type { Plans } from './plans.ts';
 import type { FieldChanges, Fields, KeyCursor, Storage } from './storage.ts';
@@ -183,7 +182,7 @@ function recordEdit(hash: Fields): Edit | undefined {
   const names = rejected.map(({ field }) => field);
   const good = edited.filter(({ field }) => !names.includes(field));
   if (good.length === 0 && text === hash[REJECTED]) return undefined;
-  const why = rejected.map(({ field, kept }) => `${field} is not valid: ${inForceInWords(kept)}.`);
+  const why = rejected.map((one) => `${one.field} is not valid: ${inForceInstead(one)}.`);
   return {
     action: 'key.change',
     why: why.join(' ') || undefined,

@@ -1,6 +1,6 @@
 import { DAY, full, MINUTE, readLevel, SECOND } from '../limiter/bucket.ts';
 import type { KeyChange, KeyEntry, KeyState, Mark, StoredLevel } from '../limiter/key-record.ts';
-import { isLimit, MAX_LIMIT } from '../limiter/plans.ts';
+import { inForceInWords, isLimit, MAX_LIMIT } from '../limiter/plans.ts';
 import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
 import { type FieldChanges, type Fields, readTime, writeTime } from './storage.ts';
 
@@ -9,6 +9,21 @@ const SERIES = DAY;
 
 /** An invalid value in a stored key, and the value that is in force instead, if there is one. */
 export type RejectedField = NonNullable<KeyEntry['rejected']>[number];
+
+/** What follows from an invalid value of a readable key if the last good one was none. */
+const WITHOUT: Readonly<Record<string, string>> = {
+  minute: "the plan's limit is in force",
+  day: "the plan's limit is in force",
+  expires_at: 'the key does not expire',
+  tags: 'the key has no tags',
+  banned_until: 'no ban is in force',
+  left: 'both buckets count as full',
+  refusals: 'earlier refusals are forgotten',
+};
+
+/** What is in force in place of an invalid value of a readable key. */
+export const inForceInstead = ({ field, kept }: RejectedField): string =>
+  (kept === undefined ? WITHOUT[field] : undefined) ?? inForceInWords(kept);
 
 /** The fields of a key that decisions write: levels, refusals, bans, and when the key and its secrets were used. */
 

@@ -89,7 +89,7 @@ export function describeDecision(
     ...(outcome === 'banned' && { bannedUntil: toTime(bannedUntil) }),
     ...(outcome === 'banned' && verdict.isBannedByOperator && { isBannedByOperator: true as const }),
     ...(retryAt > 0 && outcome !== 'admitted' && { retryAt: toTime(retryAt) }),
-    ...(rejected !== '' && { rejectedOverrides: rejected.trim().split(' ') }),
+    ...(rejected !== '' && { rejectedOverrides: rejected.split(' ') }),
     gateway,
   };
 }

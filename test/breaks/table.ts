@@ -134,7 +134,9 @@ export const BREAKS: readonly Break[] = [
     'if (isMade) await confirm(',
     'if (!isMade) await confirm(',
   ),
-  row('gateway/primary/changes.ts', 'gateway/confirmed-changes', 'if (seen === -1) await', 'if (seen === -2) await'),
+  row('gateway/primary/changes.ts', 'gateway/confirmed-changes', 'if (seen === -1) {', 'if (seen === -2) {'),
+  row('gateway/primary/changes.ts', 'gateway/confirmed-changes', 'if (!last) return;', 'return;'),
+  row('gateway/stores/redis/peers.ts', 'security/redis-acl', 'gateway:answers:', 'gateway:replies:'),
   row(
     'gateway/primary/worker-process.ts',
     'gateway/log-reader.thorough',

@@ -233,7 +233,7 @@ test('a removed ban_after does not return with a restored plan table', async () 
 });
 
 test.for([
-  ['minute', 'nan', 'no value is in force', 'set <id> --minute'],
+  ['minute', 'nan', "the plan's limit is in force", 'set <id> --minute'],
   ['left', 'garbage', 'both buckets count as full', 'reset <id>'],
   ['left', 'nan/60 nan/1000', 'both buckets count as full', 'reset <id>'],
   ['left', 'soon 5/60 5/1000', 'both buckets count as full', 'reset <id>'],

@@ -107,9 +107,19 @@ test('the doctor reports unreadable keys and unlisted keys as faults', async () 
   await redis.hset(hashOf(ids[1] as string), { expires_at: 'soon', ok_expires_at: 'damaged' });
   await redis.zrem('gateway:keys', ...ids.slice(2));
   const found = await findings();
-  const unreadable = ids.slice(0, 2).map((id) => `fault ${id} cannot be read, and its requests get 503`);
+  const unreadable = ids
+    .slice(0, 2)
+    .map((id) => `fault ${id} cannot be read: its requests get 503, except from gateways that have used it lately`);
   expect(found).toEqual(expect.arrayContaining(unreadable));
   expect(found.at(-1)).toBe('fault lacks 2 working keys, and so do backups');
+});
+
+test('the doctor says that an enterprise key lacks its limits, and what is in force instead', async () => {
+  const { findings, ids } = await storeOf(1);
+  await redis.hset(hashOf(ids[0] as string), 'plan', 'enterprise');
+  expect(await findings()).toContain(
+    `fault ${ids[0]}: plan is "enterprise", but minute or day is missing; free stays in force`,
+  );
 });
 
 /** What the doctor reports about client addresses. */

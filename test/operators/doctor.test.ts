@@ -104,10 +104,10 @@ test('the doctor reports a Redis that answers but refuses decisions, until it ac
 
 test("the doctor's advice on plan values works, and its report stays small however many values are invalid", async () => {
   const { redis, stack } = await setUp();
-  await redis.hset('gateway:plans', { 'free.ban_seconds': 'x'.repeat(5_000), 'free.minutes': '60' });
+  await redis.hset('gateway:plans', { 'free.ban_seconds': 'x'.repeat(5_000), 'free.minute ': '60' });
   await expect
     .poll(async () => (await badOf(stack)).map(({ advice }) => advice))
-    .toEqual(['ctl plans set free --ban-seconds …', 'No plan has this field. Run: HDEL gateway:plans free.minutes']);
+    .toEqual(['ctl plans set free --ban-seconds …', 'No plan has this field. Run: HDEL gateway:plans "free.minute "']);
   const [, shown = ''] = /^free\.ban_seconds is "(x+)", /.exec((await badOf(stack))[0]?.found ?? '') ?? [];
   expect(shown).toHaveLength(100);
   await redis.hset('gateway:plans', Object.fromEntries(Array.from({ length: 500 }, (_, at) => [`field ${at}`, '1'])));

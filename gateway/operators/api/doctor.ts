@@ -6,6 +6,7 @@ import { isNetwork } from '../../limiter/networks.ts';
 import {
   inForceInWords,
   isFormer,
+  isPlanName,
   PLAN_NAMES,
   type Plan,
   type PlanField,
@@ -15,6 +16,7 @@ import {
   whenAbsent,
 } from '../../limiter/plans.ts';
 import { mostBanAfter } from '../../limiter/refusals.ts';
+import { inForceInstead } from '../../stores/key-state.ts';
 import type { Keys } from '../../stores/keys.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
 import { type KeyCursor, OtherValue } from '../../stores/storage.ts';
@@ -99,8 +101,10 @@ function checkRejected({ field, value, kept }: RejectedValue): CheckResult {
   }
   const shown = value === undefined ? 'missing' : JSON.stringify(value);
   const stays = inForceInWords(kept);
-  if (!STORED_FIELDS.includes(field))
-    return fault(TABLE, `${field} is ${shown}; ${stays}`, `No plan has this field. Run: HDEL gateway:plans ${field}`);
+  if (!STORED_FIELDS.includes(field)) {
+    const quoted = /^[\w.]+$/.test(field) ? field : JSON.stringify(field);
+    return fault(TABLE, `${quoted} is ${shown}; ${stays}`, `No plan has this field. Run: HDEL gateway:plans ${quoted}`);
+  }
   const found = `${field} is ${shown}, which is not ${rangeOf(name as PlanField)}; ${stays}`;
   return fault(TABLE, found, `ctl plans set ${plan} --${name.replaceAll('_', '-')} …`);
 }
@@ -219,29 +223,30 @@ const hasFault = (key: KeyEntry): boolean => faultsOf(key).length > 0;
 function faultsOf(key: KeyEntry): CheckResult[] {
   const advice =
     'It was written by hand or by another version of the gateway. Issue a new key, then run ctl keys revoke <id>.';
-  const unreadable = fault('keys', `${key.id} cannot be read, and its requests get 503`, advice);
+  const found = `${key.id} cannot be read: its requests get 503, except from gateways that have used it lately`;
+  const unreadable = fault('keys', found, advice);
   return [...(key.isReadable ? [] : [unreadable]), ...malformedSecrets(key), ...invalidValues(key)];
 }
 
-/** What follows if the result of the last decision is invalid. */
-const WITHOUT_STATE: Readonly<Record<string, string>> = {
-  left: 'both buckets count as full',
-  refusals: 'earlier refusals are forgotten',
-};
-
-const invalidValues = ({ id, rejected = [] }: KeyEntry): CheckResult[] =>
-  rejected.map(({ field, value, kept }) =>
-    fault(
+const invalidValues = ({ id, isReadable, rejected = [] }: KeyEntry): CheckResult[] =>
+  rejected.map((one) => {
+    const { field, value, kept } = one;
+    const instead = isReadable ? inForceInstead(one) : inForceInWords(kept);
+    const isWithoutLimits = field === 'plan' && isPlanName(value);
+    const why = isWithoutLimits ? 'but minute or day is missing' : 'which is not valid';
+    const found = `${id}: ${field} is ${JSON.stringify(value.slice(0, 64))}, ${why}; ${instead}`;
+    const typed = `HSET gateway:${field === 'tags' ? 'tags' : 'key'}:{${id}} ${isWithoutLimits ? 'minute … day' : field} …`;
+    return fault(
       'keys',
-      `${id}: ${field} is ${JSON.stringify(value.slice(0, 64))}, which is not valid; ${WITHOUT_STATE[field] ?? inForceInWords(kept)}`,
-      `HSET gateway:${field === 'tags' ? 'tags' : 'key'}:{${id}} ${field} … or ${repairOf(field, id)}`,
-    ),
-  );
+      found,
+      `${typed} or ${isWithoutLimits ? `ctl keys set ${id} --minute … --day …` : repairOf(field, id)}`,
+    );
+  });
 
 /** The command that sets a field of a key. */
 function repairOf(field: string, id: string): string {
   if (field === 'banned_until') return `ctl bans lift ${id}`;
-  if (field in WITHOUT_STATE) return `ctl keys reset ${id}`;
+  if (field === 'left' || field === 'refusals') return `ctl keys reset ${id}`;
   if (field === 'expires_at') return `ctl keys expire ${id} …`;
   return `ctl keys set ${id} --${field === 'tags' ? 'tag' : field} …`;
 }

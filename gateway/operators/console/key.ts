@@ -95,7 +95,7 @@ function StateNote(key: KeyView) {
   if (state === 'expired' && expiresAt !== undefined)
     return html`<p class="notice">Expired at ${clock(expiresAt)}, ${relative(expiresAt)}: its requests get 401.</p>`;
   if (state === 'unreadable')
-    return html`<p class="notice bad">The data for this key cannot be read, so its requests get 503. Fix it by hand, or revoke the key.</p>`;
+    return html`<p class="notice bad">The data for this key cannot be read, so its requests get 503, except from gateways that have used it lately. Fix it by hand, or revoke the key.</p>`;
   if (tooSmall)
     return html`<p class="notice">The key has a ${tooSmallInWords(waitSeconds)}. Its line of refused requests has been longer than a minute for ten minutes. Raise its limit, or make its clients send fewer requests.</p>`;
   return undefined;
