@@ -21,7 +21,10 @@ export type LocalCharge = 'later' | 'not again' | 'peek';
 
 /** Decides in place of the store. */
 export interface LocalDecisions {
-  /** Decides without the store. Undefined if the key is not, or no longer, verified. */
+  /**
+   * Decides without the store. Undefined if the key is not, or no longer, verified.
+   * @throws {StoreUnavailable} if it is not known whether the key is verified
+   */
   decide(credential: Credential, charge: LocalCharge): Verdict | undefined | Promise<Verdict | undefined>;
 }
 

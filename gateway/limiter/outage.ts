@@ -55,11 +55,7 @@ export function surviveOutages(
 
   async function decideHere(credential: Credential, charge: LocalCharge): Promise<Verdict> {
     const verdict = await locals.decide(credential, charge);
-    if (verdict === undefined)
-      throw new StoreUnavailable(
-        'Redis is unavailable, and the key has not been used here since it was last changed.',
-        NO_DECISION,
-      );
+    if (verdict === undefined) throw new StoreUnavailable(NOT_VERIFIED, NO_DECISION);
     if (charge === 'not again' && verdict.outcome === 'admitted') onUnknown();
     return verdict;
   }
@@ -125,6 +121,9 @@ export function surviveOutages(
 
 /** A local verdict on a key whose data in the store is bad. The gateway logs an error for it. */
 const withoutData = (verdict: Verdict): Verdict => ('rejected' in verdict ? { ...verdict, rejected: 'data' } : verdict);
+
+const NOT_VERIFIED =
+  'Redis is unavailable, and this gateway has not verified the key in the last 15 minutes, or not since it was last changed.';
 
 /** While a node is unavailable, probes test it at this interval, so that no client's request has to. */
 const PROBE_EVERY_MS = 50;

@@ -143,8 +143,8 @@ export interface AskedOfPrimary {
   readonly banned: readonly [{ readonly id: string; readonly known: KnownKey }, undefined];
   /** A key event for WEBHOOK_URL. The primary keeps it if the worker exits. */
   readonly happened: readonly [Happening, undefined];
-  /** A local decision or peek while Redis is unavailable. Undefined if no worker knows the key. */
-  readonly decide: readonly [LocalQuestion, Verdict | undefined];
+  /** A local decision or peek while Redis is unavailable. Undefined if it would come too late. */
+  readonly decide: readonly [LocalQuestion, Verdict | 'not verified' | undefined];
   /** The last refusals of a key by all gateways. Undefined if they cannot be read now. */
   readonly refusals: readonly [id: string, readonly KeyRefusal[] | undefined];
   /**

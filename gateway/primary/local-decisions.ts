@@ -2,7 +2,7 @@ import { boundedMap } from '../../shared/bounded-map.ts';
 import { MILLISECOND, monotonicClock } from '../limiter/bucket.ts';
 import { type Clients, MAX_CLIENTS } from '../limiter/clients.ts';
 import { credentialOf } from '../limiter/credential.ts';
-import type { LocalDecisions, Verdict } from '../limiter/limiter.ts';
+import { type LocalDecisions, NO_DECISION, StoreUnavailable } from '../limiter/limiter.ts';
 import {
   ANSWER_WITHIN_MS,
   type AskedOfPrimary,
@@ -35,13 +35,13 @@ export function levelsOfMachine(known: Clients, workers: () => readonly Worker[]
   const gatherings = new Map<string, Promise<void>>();
   let outage: Collection | undefined;
 
-  async function answer(question: LocalQuestion): Promise<Verdict | undefined> {
+  async function answer(question: LocalQuestion): Promise<AskedOfPrimary['decide'][1]> {
     const { id, digest, use, repliedAt, askedAt, charge } = question;
     if (!gatherings.has(id) && !isCurrent(id, repliedAt)) gatherings.set(id, gather(id));
     await gatherings.get(id);
     // After a stall of this process, the worker has already decided. A decision here would charge the request twice.
     if (monotonicClock() - askedAt > (ANSWER_WITHIN_MS - TRAVEL_MS) * MILLISECOND) return undefined;
-    return known.decide(credentialOf(id, digest, use), charge);
+    return known.decide(credentialOf(id, digest, use), charge) ?? 'not verified';
   }
 
   /** Call this at intervals. Once per outage, it asks each worker for all its keys. */
@@ -104,6 +104,9 @@ interface Collection {
 
 const newCollection = (): Collection => ({ asked: new Set(), collected: new Set(), isOver: false });
 
+const NO_PRIMARY =
+  'Redis is unavailable, the primary process did not answer in time, and this worker has not verified the key.';
+
 /**
  * A worker's local decisions. The primary makes them because it knows what all workers know. If the primary is gone,
  * does not answer in time or does not know the key, the worker decides from its own data.
@@ -113,7 +116,11 @@ export function keysOfMachine(own: Clients, primary: Channel<AskedOfPrimary, Ask
     async decide(credential, charge) {
       const { id, digest, use } = credential;
       const question = { id, digest, use, repliedAt: own.repliedAt(id), askedAt: monotonicClock(), charge };
-      return (await primary.ask('decide', question)) ?? own.decide(credential, charge);
+      const answer = await primary.ask('decide', question);
+      if (typeof answer === 'object') return answer;
+      const verdict = own.decide(credential, charge);
+      if (verdict === undefined && answer === undefined) throw new StoreUnavailable(NO_PRIMARY, NO_DECISION);
+      return verdict;
     },
   };
 }

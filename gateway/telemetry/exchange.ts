@@ -275,7 +275,7 @@ export type DecisionOutcome = (typeof DECISION_OUTCOMES)[number];
  * Why there was no decision.
  * - `malformed`: the key is missing or malformed
  * - `shed`: the gateway is overloaded
- * - `unavailable`: Redis is unavailable, and the key was not used on this gateway since it was last changed
+ * - `unavailable`: Redis is unavailable, and this gateway cannot decide on the key
  * - `unusable`: the key's data is corrupt
  * - `reference`: the file needs no key
  * - `own`: the gateway answers by itself, for example with a key's limit status

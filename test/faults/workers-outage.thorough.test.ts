@@ -1,6 +1,7 @@
 import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, expect, test } from 'vitest';
+import type { RequestsAnswer } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import type { LogLine } from '../support/log.ts';
@@ -128,6 +129,28 @@ test('workers whose primary hangs decide from their own data, and each request i
   await eventually(async () => (await admitted()) === served()).toBe(true);
   await sleep(1_000);
   expect(await admitted()).toBe(served());
+});
+
+test('while the primary hangs, the reason for refusing a key of another worker is that the primary did not answer', async () => {
+  const [key, unseen] = await Promise.all([workers.issueKey(), workers.issueKey()]);
+  expect(await ask(key, 1)).toEqual([200]);
+  await server.stop();
+  expect(new Set(await ask(key, 40))).toEqual(new Set([200]));
+  expect(await ask(unseen, 1)).toEqual([503]);
+  process.kill(workers.child.pid as number, 'SIGSTOP');
+  while (!(await ask(key, 50)).includes(503));
+  process.kill(workers.child.pid as number, 'SIGCONT');
+  const reasons = async (of: string) => {
+    const { json } = await workers.admin(`/requests?keyId=${idOf(of)}&status=503`);
+    const shown = (json as RequestsAnswer).requests.map(({ reason, advice }) => `${reason} ${advice}`);
+    const logged = workers.logged('request').filter(({ keyId, status }) => keyId === idOf(of) && status === 503);
+    return [...new Set([...logged.map(({ reason }) => reason), ...shown])];
+  };
+  const noPrimary =
+    'Redis is unavailable, the primary process did not answer in time, and this worker has not verified the key.';
+  const neverVerified = expect.stringMatching(/^Redis is unavailable, and this gateway has not verified the key/);
+  await eventually(() => reasons(key)).toEqual([noPrimary, expect.stringMatching(/ did not answer.*CPU/)]);
+  await eventually(() => reasons(unseen)).toEqual([neverVerified, expect.stringMatching(/ has not verified .*Redis/)]);
 });
 
 test('a ban stays in force on all workers after the worker that returned it is killed and Redis is lost', async () => {

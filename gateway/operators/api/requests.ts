@@ -5,6 +5,7 @@ import { ERRORS, type ErrorCode, HttpError } from '../../../shared/http/errors.t
 import { type CheckResult, unknown } from '../../check-result.ts';
 import { MILLISECOND } from '../../limiter/bucket.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
+import { NO_DECISION } from '../../limiter/limiter.ts';
 import { hasTags } from '../../limiter/tags.ts';
 import { NO_FACTS } from '../../stores/keys.ts';
 import type { Peers } from '../../stores/redis/peers.ts';
@@ -282,12 +283,16 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport, isBanOver: boole
     'The gateway had as many requests in progress as the core can handle, and this client had used its share.',
     'Check the core: it is slow, or it needs more instances.',
   ],
-  unavailable: ({ fault }) => [
-    fault?.startsWith(NO_FACTS)
-      ? "Redis did not answer, so the key's usage could not be read."
-      : 'Redis did not answer, and the key had not been used on this gateway since it was last changed.',
-    'Check Redis, as the runbook describes.',
-  ],
+  unavailable: ({ fault = '' }) => {
+    const reason = fault.replace(`${NO_DECISION} `, '');
+    if (reason.includes('primary process'))
+      return [reason, "Check whether the gateway's primary process hangs or lacks CPU."];
+    const isOfUsage = fault.startsWith(NO_FACTS);
+    return [
+      isOfUsage ? "Redis did not answer, so the key's usage could not be read." : reason,
+      'Check Redis, as the runbook describes.',
+    ];
+  },
   unusable: () => ["The key's data in Redis cannot be read.", 'The doctor names the invalid field.'],
 };
 
