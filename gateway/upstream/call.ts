@@ -5,10 +5,10 @@ import { type Answer, type AnswerHead, AnswerTooLarge, type Destination, type Do
 import { type Core, type CoreChoice, LARGE_NOTED_MS } from './core.ts';
 import {
   ClientGone,
-  CoreRefusedUs,
   CoreTooSlow,
+  faultIn,
   faultKind,
-  isConnectionFault,
+  isOfConnection,
   NotConnected,
   upstreamFault,
   WrongAnswer,
@@ -159,8 +159,7 @@ export class Call implements PendingRequest {
 
   /** Called when the request may have a wire of its own. */
   start(): void {
-    const core = this.#core as Core;
-    const wire = core.takeOwn();
+    const wire = (this.#core as Core).takeOwn();
     this.#wire = wire;
     // Sends only after the poll phase, which shows whether the core has closed the wire or sent unsolicited bytes.
     const { id } = this;
@@ -188,15 +187,16 @@ export class Call implements PendingRequest {
     if (this.isWanted) {
       this.#began(core, now);
       if (this.isAlone) core.echoes = answer.requestId === this.id;
+      const fault = faultIn(answer.status, answer.headers, answer.body.length === 0);
+      if (fault !== undefined) {
+        this.failed(fault);
+        return;
+      }
     }
     if (this.isAlone && answer.requestId !== this.id) this.#wire?.end();
     this.#leave();
     if (!this.isWanted) return;
-    if (answer.status >= 400 && CoreRefusedUs.saysSo(answer.status)) {
-      const fault = new CoreRefusedUs(answer.status);
-      core.counts.failed(faultKind(fault));
-      this.#fail(fault);
-    } else if (this.#response.destroyed) this.#fail(new ClientGone());
+    if (this.#response.destroyed) this.#fail(new ClientGone());
     else {
       this.#end();
       this.#destination.coreCode = sendAnswer(answer, this.#response, this.#headersNow());
@@ -215,7 +215,8 @@ export class Call implements PendingRequest {
     }
     this.#streamed = head;
     this.#readSince = now;
-    if (CoreRefusedUs.saysSo(head.status)) this.#wire?.end(new CoreRefusedUs(head.status));
+    const fault = faultIn(head.status, head.headers, false);
+    if (fault !== undefined) this.#wire?.end(fault);
   }
 
   /** Sends the head only with the first piece, so that the client still gets an error if the core fails before that. */
@@ -282,7 +283,7 @@ export class Call implements PendingRequest {
       this.#unreachable = [...this.#unreachable, core];
       if (cores.areAll(this.#unreachable)) return false;
       this.#attempts -= 1;
-    } else if (!this.mayBeResent || !isConnectionFault(fault)) return false;
+    } else if (!this.mayBeResent || !isOfConnection(fault, cores.areAll([core]))) return false;
     this.#sendAlone(cores.next(this.#unreachable.length > 0 ? this.#unreachable : [core]), performance.now());
     return true;
   }

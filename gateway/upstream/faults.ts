@@ -1,4 +1,5 @@
 import { HttpError } from '../../shared/http/errors.ts';
+import { foreignType } from './headers.ts';
 
 /** The ways in which a request to a core can fail, and their meaning. */
 
@@ -40,6 +41,16 @@ export class CoreRefusedUs extends Error {
   }
 }
 
+/** The response is an error that is not JSON, as proxies and other servers send it. */
+export class NotJson extends Error {
+  static readonly advice = 'CORE_URL may lead to something else than the core.';
+
+  /** @param type its Content-Type */
+  constructor(status: number, type: string) {
+    super(`The core answered ${status} with ${type} instead of JSON: ${NotJson.advice}`);
+  }
+}
+
 /** The response would end when its connection closes, so a truncated one would look complete. */
 export class EndUnknown extends Error {
   override readonly message = 'The core responded with neither Content-Length nor chunked encoding.';
@@ -59,6 +70,17 @@ export class ConnectionLost extends Error {
 /** The response has another request's id, or lacks a required id. */
 export class WrongAnswer extends Error {
   override readonly message = 'The response belongs to another request.';
+}
+
+/**
+ * Why a response must not reach the client, if so.
+ * @param isEmpty whether it has no body
+ */
+export function faultIn(status: number, rawHeaders: readonly string[], isEmpty: boolean): Error | undefined {
+  if (status < 400) return undefined;
+  if (CoreRefusedUs.saysSo(status)) return new CoreRefusedUs(status);
+  const type = foreignType(rawHeaders, isEmpty);
+  return type === undefined ? undefined : new NotJson(status, type);
 }
 
 /** The error for the client when the core fails: the cause if it is an {HttpError}, 504 for a timeout, else 502. */
@@ -87,10 +109,12 @@ export function faultKind(cause: unknown): FaultKind | undefined {
 }
 
 /**
- * Whether the connection is to blame: it broke, or did not carry a valid response. Another connection may succeed. A
- * slow core, a client that disconnected or a wrong token would fail in the same way on any connection.
+ * Whether another connection may succeed, because this one broke or did not carry a valid response. A slow core, a
+ * client that disconnected or a wrong token would fail in the same way on any connection, and an error that is not JSON
+ * at the same core.
  */
-export function isConnectionFault(cause: unknown): boolean {
+export function isOfConnection(cause: unknown, isOnlyCore: boolean): boolean {
+  if (cause instanceof NotJson) return !isOnlyCore;
   if (cause instanceof HttpError) return false;
   if (cause instanceof ConnectionLost || cause instanceof Unreadable || cause instanceof WrongAnswer) return true;
   const { code = '' } = cause as { code?: string };

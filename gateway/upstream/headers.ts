@@ -89,6 +89,24 @@ function waitOf(headers: readonly string[]): string {
   return String(Math.max(1, Math.ceil((Date.parse(wait) - Date.now()) / 1_000) || 1));
 }
 
+/** Problem details (RFC 9457) are JSON too. */
+const JSON_TYPE = /^application\/(?:[\w.-]+\+)?json[\t ]*(?:;|$)/i;
+
+/**
+ * The type of a response that is not JSON, and so is probably not the core's.
+ * @param isEmpty whether it has no body. It then needs no type
+ */
+export function foreignType(rawHeaders: readonly string[], isEmpty: boolean): string | undefined {
+  let isTyped = isEmpty;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    if (rawHeaders[at]?.toLowerCase() !== 'content-type') continue;
+    const type = rawHeaders[at + 1] as string;
+    if (!JSON_TYPE.test(type)) return type.split(';', 1)[0]?.trim() || 'an empty Content-Type';
+    isTyped = true;
+  }
+  return isTyped ? undefined : 'a body without Content-Type';
+}
+
 /** Whether a response has a body, whatever its headers say (RFC 9112 §6.3). */
 export const hasBody = (isHead: boolean, status: number): boolean => !isHead && status !== 204 && status !== 304;
 

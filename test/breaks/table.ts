@@ -16,6 +16,7 @@ const REFUSALS = 'gateway/limiter/refusals.ts';
 const CONNECTION = 'shared/http/connection.ts';
 const HEAD = 'shared/http/request-head.ts';
 const CALL = 'gateway/upstream/call.ts';
+const FAULTS = 'gateway/upstream/faults.ts';
 const WIRE = 'gateway/upstream/wire.ts';
 const LIMIT = 'gateway/upstream/concurrency-limit.ts';
 const HEADERS = 'gateway/upstream/headers.ts';
@@ -221,7 +222,8 @@ export const BREAKS: readonly Break[] = [
     'if (requestId === id) return;',
   ),
   row(CALL, 'faults/core.thorough', '{ read: 2, write: 1 }', '{ read: 2, write: 2 }'),
-  row(CALL, 'gateway/forwarding', 'CoreRefusedUs.saysSo(answer.status)', 'false'),
+  row(FAULTS, 'gateway/forwarding', 'if (CoreRefusedUs.saysSo(status))', 'if (false)'),
+  row(FAULTS, 'gateway/forwarding', 'return !isOnlyCore;', 'return false;'),
   row(CALL, 'faults/silent-core', 'core.fallSilent(now);', ';'),
   row('gateway/pipeline/pipeline.ts', 'gateway/overload', 'if (!slot.resume()) return end(shed());', 'slot.resume();'),
   row(

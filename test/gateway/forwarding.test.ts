@@ -183,6 +183,93 @@ test("a request gets 502 if the core rejects the gateway's token", async () => {
   expect(gateway.stack.log.find(({ status }) => status === 502)?.reason).toMatch(/it does not accept CORE_TOKEN/);
 });
 
+const HTML = '<h1>Bad Gateway</h1>';
+const withHead = (status: number, ...lines: string[]) => `${[`HTTP/1.1 ${status} x`, ...lines].join('\r\n')}\r\n\r\n`;
+/** What a server that may not be a core answers to every request, and how many it got. */
+let foreign = '';
+let foreignAsked = 0;
+const foreignCore = await faultyCore((socket, head) => {
+  foreignAsked += 1;
+  socket.write(withIdOf(head, head.startsWith('HEAD') ? foreign.replace(/\r\n\r\n.*/s, '\r\n\r\n') : foreign));
+});
+const beforeForeign = await stackBefore(foreignCore);
+
+test.for([
+  [withHead(502, 'Content-Type: text/html', `Content-Length: ${HTML.length}`) + HTML, '502 with text/html'],
+  [
+    `${withHead(404, 'CONTENT-TYPE: Text/Plain; charset=x', 'Transfer-Encoding: chunked')}1\r\na\r\n0\r\n\r\n`,
+    '404 with Text/Plain',
+  ],
+  [withHead(404, 'Content-Type: text/html', 'Content-Length: 0'), '404 with text/html'],
+  [
+    `${withHead(503, 'Content-Type: application/json-seq', 'Content-Length: 2', 'Connection: close')}{}`,
+    '503 with application/json-seq',
+  ],
+  [
+    `${withHead(400, 'Content-Type: application/json', 'Content-Type: text/html', 'Content-Length: 2')}{}`,
+    '400 with text/html',
+  ],
+  [withHead(500, 'Content-Type: text/html', 'Content-Length: 70000') + 'x'.repeat(70_000), '500 with text/html'],
+  [`${withHead(500, 'Content-Length: 2')}{}`, '500 with a body without Content-Type'],
+] as const)('an error that is not JSON gets 502 instead, and its reason is logged: %#', async ([answer, found]) => {
+  foreign = answer;
+  foreignAsked = 0;
+  const { get, post, stack } = beforeForeign;
+  const hasType = /content-type/i.test(answer);
+  const head = await get('', { method: 'HEAD' });
+  const answers = [await get(), await post()];
+  expect(answers).toMatchObject(Array(2).fill({ status: 502, json: { code: 'bad_gateway', status: 502 } }));
+  for (const { text } of answers) expect(Object.keys(JSON.parse(text))).toEqual(['code', 'message', 'status']);
+  // The answer to HEAD has no body, so its type is all there is.
+  expect(head.status).toBe(hasType ? 502 : 500);
+  const reason = `The core answered ${found} instead of JSON: CORE_URL may lead to something else than the core.`;
+  const lines = () => stack.log.filter(({ msg, status }) => msg === 'request' && status === 502).slice(-2);
+  await expect.poll(lines).toMatchObject([
+    { method: 'GET', reason },
+    { method: 'POST', reason },
+  ]);
+  // Another attempt at the same address would get the same answer. Only a large one is requested again, to stream it.
+  expect(foreignAsked).toBeLessThanOrEqual(answer.length > 65_536 ? 4 : 3);
+  foreign = `${withHead(200, 'Content-Type: application/json', 'Content-Length: 2')}[]`;
+  expect((await get()).status).toBe(200);
+});
+
+test.for([
+  withHead(404, 'Content-Length: 0'),
+  withHead(304, 'Content-Type: text/html', 'ETag: "e"'),
+  `${withHead(200, 'Content-Type: text/html', 'Content-Length: 2')}ab`,
+  `${withHead(422, 'Content-Type: Application/JSON;charset=utf-8', 'Content-Length: 2')}{}`,
+  `${withHead(400, 'Content-Type: application/problem+json', 'Content-Length: 2')}{}`,
+])('an error that is JSON or empty, and any other response, is forwarded: %#', async (answer) => {
+  foreign = answer;
+  const { stack, key } = beforeForeign;
+  const { status } = await fetch(`${stack.gateway}/v1/pets`, { headers: { authorization: `Bearer ${key}` } });
+  expect(status).toBe(Number(answer.slice(9, 12)));
+});
+
+test('if one of several cores answers with errors that are not JSON, reads go to another core', async () => {
+  foreign = withHead(502, 'Content-Type: text/html', `Content-Length: ${HTML.length}`) + HTML;
+  const asked: string[] = [];
+  const sound = await faultyCore((socket, head) => {
+    if (!head.includes('/readyz')) asked.push(head);
+    socket.write(okTo(head));
+  });
+  const wrong = await faultyCore(
+    (socket, head) => void socket.write(head.includes('/readyz') ? okTo(head) : withIdOf(head, foreign)),
+  );
+  const { get, post, stack } = await stackBefore(`${sound},${wrong}`);
+  for (let sent = 0; sent < 6; sent++) expect((await get()).status).toBe(200);
+  expect((await Promise.all(Array.from({ length: 40 }, () => get()))).map(({ status }) => status)).toEqual(
+    Array(40).fill(200),
+  );
+  expect(asked).toHaveLength(46);
+  // A write may have taken effect behind the proxy, so it is not repeated.
+  const statuses = [await post(), await post(), await post()].map(({ status }) => status);
+  expect(statuses.filter((status) => status === 502).length).toBeLessThanOrEqual(1);
+  expect(asked).toHaveLength(46 + statuses.filter((status) => status === 200).length);
+  expect(stack.log.filter(({ level }) => level >= 50)).toEqual([]);
+});
+
 test('the core accepts all headers that the gateway accepts', async () => {
   const stack = await startStack({ CORE_TOKEN: 't'.repeat(300) });
   const key = await stack.issueKey(UNLIMITED);
