@@ -1,12 +1,12 @@
 import { type CheckResult, fault, good, isBad, unknown, warning } from '../check-result.ts';
-import { statusOf } from './connect.ts';
+import { answerTo } from './connect.ts';
 import { type CoreAddress, resolveCores } from './core-addresses.ts';
-import { CoreRefusedUs } from './faults.ts';
+import { CoreRefusedUs, NotJson } from './faults.ts';
 
 const SLOW_MS = 250;
 
 /**
- * Checks whether each address of each core is reachable, is ready, and accepts our token.
+ * Checks whether each address of each core is reachable, is ready, accepts our token, and answers with JSON.
  * @param urls entries of CORE_URL
  * @param path the path of a read with which the token is checked; undefined if there is none
  */
@@ -29,10 +29,13 @@ async function checkCore(
   if (isBad(ready) || path === undefined) return ready;
   try {
     const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-    const status = await statusOf(address, path, BOTH_WITHIN_MS - ms, headers);
-    if (status === undefined) return silentCore(about);
+    const answer = await answerTo(address, path, BOTH_WITHIN_MS - ms, headers);
+    if (answer === undefined) return silentCore(about);
+    const { status, foreignType } = answer;
     if (CoreRefusedUs.saysSo(status))
       return fault(about, 'rejects our token', 'CORE_TOKEN must be the same on both sides.');
+    if (foreignType !== undefined)
+      return fault(about, `answers ${status} to GET ${path} with ${foreignType} instead of JSON`, NotJson.advice);
     if (status >= 500) return fault(about, `answers ${status} to GET ${path}`, 'Its log shows why.');
   } catch (thrown) {
     return fault(about, `does not answer GET ${path}: ${(thrown as Error).message}`, 'Its log may show why.');
@@ -71,7 +74,7 @@ async function lookAtAll(url: string, look: Check, isOnlyUrl: boolean): Promise<
 async function probe(address: CoreAddress, isOnly: boolean): Promise<CheckResult> {
   const about = `core ${address.origin}`;
   try {
-    const status = await statusOf(address, '/readyz', TIMEOUT_MS);
+    const status = (await answerTo(address, '/readyz', TIMEOUT_MS))?.status;
     if (status === READY) return good(about, 'is ready');
     if (status === undefined) return silentCore(about);
     if (status === NO_PROBE && isOnly)

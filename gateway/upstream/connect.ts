@@ -4,6 +4,7 @@ import tls from 'node:tls';
 import { http } from '../../shared/http/node-http.ts';
 import { bare, type Connect, type CoreAddress } from './core-addresses.ts';
 import { CoreTooSlow, NotConnected } from './faults.ts';
+import { foreignType } from './headers.ts';
 
 /** Connections to a core: for clients' requests, and to check whether it is ready. */
 
@@ -56,24 +57,35 @@ export function connectorTo(
 /** The user agent in the core's log. */
 const PROBE_AGENT = 'animal-store-gateway-health';
 
+/** The response to a probe. */
+interface ProbeAnswer {
+  readonly status: number;
+  /** Its type, if it is not JSON. */
+  readonly foreignType: string | undefined;
+}
+
 /**
- * The status of the response to a GET on a separate connection. On a busy one, a probe would measure the gateway.
+ * The response to a GET on a separate connection. On a busy one, a probe would measure the gateway.
  * @returns undefined if none arrives in time
  * @throws {NotConnected}
  */
-export function statusOf(
+export function answerTo(
   { url, connect }: CoreAddress,
   path: string,
   withinMs: number,
   given: Readonly<Record<string, string>> = {},
-): Promise<number | undefined> {
-  const { promise, resolve, reject } = Promise.withResolvers<number | undefined>();
+): Promise<ProbeAnswer | undefined> {
+  const { promise, resolve, reject } = Promise.withResolvers<ProbeAnswer | undefined>();
   const { request } = url.startsWith('https:') ? https : http;
   const headers = { 'user-agent': PROBE_AGENT, ...given };
   const asked = request(`${url}${path}`, { ...connect, headers, agent: false }, (answer) => {
+    const { statusCode: status = 0, rawHeaders } = answer;
+    let isEmpty = true;
     answer.once('error', (fault) => reject(new NotConnected(fault)));
-    answer.once('end', () => resolve(answer.statusCode));
-    answer.resume();
+    answer.once('end', () => resolve({ status, foreignType: foreignType(rawHeaders, isEmpty) }));
+    answer.on('data', () => {
+      isEmpty = false;
+    });
   });
   const timer = setTimeout(() => {
     resolve(undefined);

@@ -1,7 +1,7 @@
 import { FairShare } from '../../shared/fair-share.ts';
 import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
 import { ConcurrencyLimit, QueueLimit, Resends } from './concurrency-limit.ts';
-import { statusOf } from './connect.ts';
+import { answerTo } from './connect.ts';
 import type { CoreAddress } from './core-addresses.ts';
 import { FAULT_KINDS, type FaultKind } from './faults.ts';
 import { pathOf, type UpstreamRequest } from './headers.ts';
@@ -271,7 +271,7 @@ export class Core {
   /** Probes whether the core is ready. */
   async probe(): Promise<void> {
     try {
-      const status = await statusOf(this.address, '/readyz', PROBE_TIMEOUT_MS);
+      const status = (await answerTo(this.address, '/readyz', PROBE_TIMEOUT_MS))?.status;
       // A core that is ready again has probably restarted, so it no longer counts as silent.
       if (!this.ready && status !== undefined) this.isSilent = false;
       this.setReady(status === 200, status === undefined ? '/readyz did not answer.' : `/readyz returned ${status}.`);

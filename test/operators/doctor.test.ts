@@ -217,14 +217,15 @@ test('ctl doctor prints a readable report and exits with 1 if there is a fault',
   expect(JSON.parse((await doctor('--json')).out)).toMatchObject({ findings: expect.any(Array) });
 });
 
-/** A core that answers /readyz and reads with these statuses. */
-const coreWith = (statuses: readonly [ready: number, read: number]) =>
+/** A core that answers /readyz and reads with these statuses, and with a body of this type. */
+const coreWith = (statuses: readonly [ready: number, read: number, type?: string | undefined]) =>
   serveHttp(({ url }, response) => {
-    response.writeHead(statuses[url === '/readyz' ? 0 : 1], { 'content-length': 0 }).end();
+    const [ready, read, type] = statuses;
+    response.writeHead(url === '/readyz' ? ready : read, type ? { 'content-type': type } : {}).end(type && 'ok');
   });
 
 const findingsOn = async (stack: Stack) => (await examine(stack)).filter(({ about }) => about.startsWith('core '));
-const statuses: [ready: number, read: number] = [200, 200];
+const statuses: [ready: number, read: number, type?: string | undefined] = [200, 200];
 const onCore = await startStack({ CORE_URL: await coreWith(statuses) });
 
 test.for([
@@ -238,10 +239,12 @@ test.for([
   [200, 403, 'fault', /^rejects our token$/],
   [404, 401, 'fault', /^rejects our token$/],
   [200, 500, 'fault', /^answers 500 to GET \/v1\/pets$/],
-] as const)(
-  'a core that answers /readyz with %i and a read with %i is reported as %s',
-  async ([ready, read, status, found]) => {
-    Object.assign(statuses, [ready, read]);
+  [200, 200, 'fault', /^answers 200 to GET \/v1\/pets with text\/html instead of JSON$/, 'text/html; charset=utf-8'],
+  [200, 502, 'fault', /^answers 502 to GET \/v1\/pets with text\/html instead of JSON$/, 'text/html'],
+] as [number, number, CheckResult['status'], RegExp, string?][])(
+  'a core that answers /readyz with %i and a read with %i is reported as %s: %s',
+  async ([ready, read, status, found, type]) => {
+    Object.assign(statuses, [ready, read, type]);
     const [finding, ...others] = await findingsOn(onCore);
     expect([finding, others]).toMatchObject([{ status, found: expect.stringMatching(found) }, []]);
     if (status === 'warning') expect(finding?.advice).toMatch(/several.*\/readyz/);
@@ -366,9 +369,8 @@ test('a core that becomes ready slowly and then does not answer a read is named'
   const core = await faultyCore((socket, head) => {
     if (head.startsWith('GET /readyz ')) setTimeout(() => socket.end(OK), 1_300);
   });
-  const findings = await examine(await startStack({ CORE_URL: core }));
-  const about = findings.filter((one) => one.about.startsWith('core'));
-  expect(about).toMatchObject([{ about: `core ${core}`, found: 'does not answer' }]);
+  const found = await findingsOn(await startStack({ CORE_URL: core }));
+  expect(found).toMatchObject([{ about: `core ${core}`, found: 'does not answer' }]);
 });
 
 test("a fault in a key's data is reported in the same way everywhere, until the doctor finds that it is fixed", async () => {
@@ -392,9 +394,7 @@ test('a core that expects another token, or whose API fails, is reported in the 
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(502);
   await polled(stack).toMatch(new RegExp(`^core ${core.core} rejects our token \\(fault since \\S+Z\\)\\.$`));
   await expectSameFinding(stack, `core ${core.core}`, 'fault', 'rejects our token');
-  const broken = await faultyCore((socket, head) =>
-    socket.end(head.startsWith('GET /readyz ') ? OK : OK.replace('200 OK', '500 Internal Server Error')),
-  );
+  const broken = await coreWith([200, 500]);
   const about = `core ${broken}`;
   await expectSameFinding(await startStack({ CORE_URL: broken }), about, 'fault', 'answers 500 to GET /v1/pets');
 });
