@@ -157,7 +157,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
 
 function createTlsServer(options: ServerOptions, certificate: Certificate): https.Server {
   // Node's default handshake timeout is two minutes.
-  const own = { allowHalfOpen: true, handshakeTimeout: options.headersTimeout };
+  const own = { handshakeTimeout: options.headersTimeout };
   return https.createServer({ ...options, ...TLS, ...certificate, ...own } as https.ServerOptions);
 }
 
@@ -293,6 +293,8 @@ class Connections {
     });
     server.on('secureConnection', (socket: Socket) => {
       this.all.delete(below(socket));
+      // Not before: a client that ends its side during the handshake can get no response.
+      socket.allowHalfOpen = true;
       this.#add(socket, new Connection(socket, this.#rules));
     });
     server.once(

@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { copyFile, mkdir, readFile, rename, symlink } from 'node:fs/promises';
 import https from 'node:https';
-import type { AddressInfo } from 'node:net';
+import net, { type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
@@ -212,6 +212,29 @@ test('an unfinished handshake times out, and counts as a connection until then',
   const { status } = await send(`${stack.gateway}/v1/pets`, { ca, from: '127.0.0.2' });
   await fact(() => expect(status).toBe(401));
   expect(heldAt - overAt).toBeGreaterThan(500);
+});
+
+/** The first bytes that a TLS client sends. */
+async function clientHello(): Promise<Buffer> {
+  const server = net.createServer();
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  cleanUp(() => server.close());
+  const client = tls.connect({ host: '127.0.0.1', port: (server.address() as AddressInfo).port }).on('error', () => {});
+  const [socket] = (await once(server, 'connection')) as [net.Socket];
+  const [hello] = (await once(socket, 'data')) as [Buffer];
+  client.destroy();
+  return hello;
+}
+
+test('a connection whose client ends its side before or during the handshake is closed at once', TIMED, async () => {
+  const hello = await clientHello();
+  const before = performance.now();
+  for (const bytes of [hello.subarray(0, 0), hello.subarray(0, 9), hello]) {
+    const { socket, closed } = await silent(stack.gateway, '127.0.0.2');
+    socket.end(bytes);
+    await closed;
+  }
+  expect(performance.now() - before).toBeLessThan(3_000);
 });
 
 test('a stopping gateway does not wait for TLS handshakes', TIMED, async () => {
