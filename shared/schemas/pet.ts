@@ -16,15 +16,19 @@ const MAX_NAME_CHARACTERS = 200;
 const CONTROL_CHARACTER = '[\\x00-\\x1f\\x7f-\\x9f]';
 const NOT_BLANK = '^[\\x20\\xa0]*[^\\x00-\\x20\\x7f-\\xa0][^\\x00-\\x1f\\x7f-\\x9f]*$';
 
-/** A pet's name. Its length counts Unicode code points. `meta` repeats the refinements as JSON Schema. */
+/**
+ * A pet's name. Its length counts Unicode code points, which are counted, and checked further, only in a short text.
+ * `meta` repeats the refinements as JSON Schema.
+ */
 const petName = z
   .string({ error: must('be a string') })
-  .refine((text) => text !== '' && [...text].length <= MAX_NAME_CHARACTERS, {
+  .refine((text) => text !== '' && text.length <= 2 * MAX_NAME_CHARACTERS && [...text].length <= MAX_NAME_CHARACTERS, {
     error: `must have 1 to ${MAX_NAME_CHARACTERS} characters`,
+    abort: true,
   })
   .refine((text) => text.isWellFormed(), { error: 'must be well-formed Unicode' })
   .refine((text) => !/\p{Cc}/u.test(text), { error: 'must not contain control characters' })
-  .refine((text) => text === '' || /[^ \xa0]/.test(text), { error: 'must not be blank' })
+  .refine((text) => /[^ \xa0]/.test(text), { error: 'must not be blank' })
   .meta({
     description: "The pet's name. Its length is counted in Unicode code points.",
     minLength: 1,

@@ -108,6 +108,18 @@ test.for(SHAPES)('a body with 64 kB of %s is parsed in at most 5 ms', TIMED, ([,
   expect(took[Math.floor(TIMES / 2)]).toBeLessThan(MOST_MS);
 });
 
+test.for(['a', '\u{1f600}'])('a name of 64 kB of %s costs no more to refuse than to parse', TIMED, (character) => {
+  const bytes = Buffer.from(JSON.stringify({ name: character.repeat(BYTES / Buffer.byteLength(character)) }));
+  const cost = (times: number, act: () => void): number => {
+    const before = process.threadCpuUsage();
+    for (let time = 0; time < times; time++) act();
+    return spentSince(before);
+  };
+  const values = Array.from({ length: 200 }, () => parseJson(bytes));
+  const parsing = cost(values.length, () => parseJson(bytes));
+  expect(cost(values.length, () => NewPet.safeParse(values.pop()))).toBeLessThan(parsing);
+});
+
 const PET = '{"name":"a","categoryId":1}';
 const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`;
 const chunksOf = (text: string): string =>
