@@ -103,7 +103,7 @@ export async function serveClients(
     onRefused: countRefusals(metrics, logger),
     onCut: metrics.counter(
       'gateway_connections_cut_total',
-      'Connections that were cut because the client did not read its responses.',
+      'Connections cut for slow reading, or for too many bytes of unread responses and unfinished requests.',
       'reason',
       ['slow_reader', 'unread_answers'],
     ),

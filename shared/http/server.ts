@@ -247,7 +247,7 @@ export const LONGEST_USE_MS = DEFAULT_LIMITS.keepAliveMs + 1_500 + DEFAULT_LIMIT
 /** The limit that a connection exceeded. */
 export type ConnectionLimit = 'total' | 'address';
 
-/** Why a connection was cut: its client was too slow for one response, or had the most unread bytes. */
+/** Why a connection was cut: its client was too slow for one response, or it held the most bytes. */
 const CUT_FOR = {
   slow_reader: 'The connection was cut because the client was too slow to read the response.',
   unread_answers: 'The connection was cut because its unread responses and unfinished requests took too much memory.',
@@ -267,7 +267,7 @@ interface ConnectionCaps {
   readonly countedAs?: ((remoteAddress: string | undefined) => string | undefined) | undefined;
   /** Called for every connection that was closed because there were too many. */
   readonly onRefused?: ((limit: ConnectionLimit) => void) | undefined;
-  /** Called for every connection that was cut because its responses were not read. */
+  /** Called for every connection that was cut, with the reason. */
   readonly onCut?: ((reason: CutFor) => void) | undefined;
 }
 
