@@ -10,7 +10,7 @@ import { FindingsSince, Health } from './operators/api/health.ts';
 import type { AboutGateway } from './operators/api/operation.ts';
 import { answerPeer, checkPeers, ofAllGateways } from './operators/api/requests.ts';
 import { ROUTES as ADMIN_ROUTES } from './operators/api/routes.ts';
-import { checkCertificate, checkDecisions } from './operators/api/traffic.ts';
+import { checkCertificate, checkDecisions, checkFailures } from './operators/api/traffic.ts';
 import { pageRoutes } from './operators/pages.ts';
 import { keptToken, redactSecrets } from './operators/tokens.ts';
 import { clientAddress, countedAs, networkOf, TrustedProxies } from './pipeline/client-http.ts';
@@ -58,6 +58,7 @@ export async function serveOperators(
     workers: () => checkWorkers(workers?.()),
     'plan table': () => checkPlans(backend.planCache),
     gateways: () => checkPeers(peers),
+    'requests to this gateway': () => checkFailures(traffic.lately()),
   };
   const health = new Health(quick, seldom);
   const server = await startServer({

@@ -259,11 +259,19 @@ const FIRST_SERVER_ERROR = 500;
 interface Minute {
   /** The number of minutes since 1970. */
   readonly minute: number;
+  /** When it was first seen, in Unix milliseconds. */
+  readonly since: number;
   /** The running totals at its beginning and at its end. */
   readonly before: Counts;
   after?: Counts;
   /** At most 1,000 per process are distinguished. */
   readonly bannedKeys: Set<string>;
+}
+
+/** How many responses of the last one to two minutes had each status. */
+export interface LatelyAnswered {
+  readonly seconds: number;
+  readonly statuses: ReadonlyMap<string, number>;
 }
 
 /**
@@ -311,6 +319,19 @@ export class WatchedTraffic {
     });
   }
 
+  /** The responses since the beginning of the previous minute, or since the start, and how long that is. */
+  lately(): LatelyAnswered {
+    this.#update();
+    const now = statusesOf(this.source.counted());
+    const minute = Math.floor(Date.now() / MINUTE_MS);
+    const first = this.#minutes.find((one) => one.minute >= minute - 1);
+    const before = first?.before.statuses ?? now;
+    const statuses = new Map(
+      [...now].map(([status, count]) => [status, Math.max(0, count - (before.get(status) ?? 0))]),
+    );
+    return { seconds: Math.round((Date.now() - (first?.since ?? Date.now())) / 1_000), statuses };
+  }
+
   #update(): void {
     const isLocal = this.source.isLocal();
     if (isLocal !== this.#mode.isLocal) this.#mode = { isLocal, since: new Date() };
@@ -321,7 +342,7 @@ export class WatchedTraffic {
       if (last !== undefined) last.after = before;
       // The clock can be set back, but each minute is reported once.
       const kept = this.#minutes.filter((one) => one.minute > minute - KEPT && one.minute < minute);
-      this.#minutes = [...kept, { minute, before, bannedKeys: new Set() }];
+      this.#minutes = [...kept, { minute, since: Date.now(), before, bannedKeys: new Set() }];
     }
     // A process can report a key after its minute is over.
     for (const { minute, ids } of this.source.banned()) {
@@ -335,7 +356,19 @@ type Counts = ReturnType<typeof countsOf>;
 
 /** The running totals whose differences are a minute's counts. */
 function countsOf(counted: readonly Family[]) {
-  const failed = seriesOf(counted, REQUESTS).filter(({ labels }) => Number(labels.status) >= FIRST_SERVER_ERROR);
-  const serverErrors = failed.reduce((sum, { value }) => sum + value, 0);
-  return { totals: { ...totalsOf(counted).totals, serverErrors }, answered: bucketsOf(counted, REQUEST_DURATION) };
+  const statuses = statusesOf(counted);
+  const failed = [...statuses].filter(([status]) => Number(status) >= FIRST_SERVER_ERROR);
+  const serverErrors = failed.reduce((sum, [, count]) => sum + count, 0);
+  const totals = { ...totalsOf(counted).totals, serverErrors };
+  return { totals, statuses, answered: bucketsOf(counted, REQUEST_DURATION) };
+}
+
+/** The number of responses to clients by status. */
+function statusesOf(counted: readonly Family[]): ReadonlyMap<string, number> {
+  const statuses = new Map<string, number>();
+  for (const { labels, value } of seriesOf(counted, REQUESTS)) {
+    const { status = '' } = labels;
+    statuses.set(status, (statuses.get(status) ?? 0) + value);
+  }
+  return statuses;
 }

@@ -1,11 +1,13 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { DoctorAnswer, TrafficAnswer } from '../../gateway/operators/api/answers.ts';
+import { checkFailures } from '../../gateway/operators/api/traffic.ts';
 import type { KeysOfMinute } from '../../gateway/telemetry/key-watch.ts';
 import { quantile, WatchedTraffic } from '../../gateway/telemetry/state.ts';
 import { idOf } from '../support/api-key.ts';
 import { post, send } from '../support/http.ts';
+import { serveHttp } from '../support/http-server.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { bothStacks, type Stack, startStack } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
 
@@ -70,12 +72,13 @@ const START = Date.parse('2026-11-20T12:00:00Z');
 type Minutes = { readonly at: string; readonly admitted: number; readonly p50: number | null }[];
 
 /** Starts a stack whose clock the test controls. */
-async function minutesOf() {
+async function minutesOf(settings: Record<string, string> = {}) {
   vi.useFakeTimers({ toFake: ['Date'], now: START });
   onTestFinished(() => void vi.useRealTimers());
-  const stack = await startStack();
+  const stack = await startStack(settings);
   const key = await stack.issueKey({ plan: 'pro' });
   return {
+    stack,
     moveTo: (minute: number) => vi.setSystemTime(START + minute * MINUTE_MS),
     ask: () => send(`${stack.gateway}/v1/pets`, { key }),
     reports: async () => ((await stack.admin('GET', '/traffic/minutes')).json as { minutes: Minutes }).minutes,
@@ -107,6 +110,60 @@ test('after the clock is set back, no minute is listed twice', async () => {
     ['12:01', 1],
     ['12:02', 1],
   ]);
+});
+
+test('the doctor, the console and /readyz report that many requests get a 5xx, until they no longer do', async () => {
+  let status = 200;
+  const CORE_URL = await serveHttp(({ url }, response) => {
+    const isPets = url === '/v1/pets?limit=1';
+    const body = JSON.stringify({
+      code: status === 500 ? 'internal_error' : 'unavailable',
+      message: 'A test.',
+      status,
+    });
+    response.writeHead(isPets ? status : 200, { 'content-type': 'application/json' }).end(body);
+  });
+  const { stack, moveTo } = await minutesOf({ CORE_URL });
+  const key = await stack.issueKey(UNLIMITED);
+  const about = 'requests to this gateway';
+  const ask = async (count: number, next: number) => {
+    status = next;
+    for (let sent = 0; sent < count; sent++)
+      expect((await send(`${stack.gateway}/v1/pets?limit=1`, { key })).status).toBe(next);
+  };
+  const reported = async () => {
+    const { findings } = (await stack.admin('GET', '/doctor')).json as DoctorAnswer;
+    return findings.filter((one) => one.about === about).map((one) => `${one.status} ${one.found}`);
+  };
+  moveTo(0.25);
+  expect(await reported()).toEqual(['good 0 of 0 in the last 15 s got 5xx']);
+  await ask(8, 503);
+  await ask(1, 500);
+  await ask(3, 200);
+  await expect.poll(reported).toEqual(['good 9 of 12 in the last 15 s got 5xx']);
+  await ask(1, 500);
+  const found = '10 of 13 in the last 15 s got 5xx: 8 × 503, 2 × 500';
+  await expect.poll(reported).toEqual([`fault ${found}`]);
+  await expect.poll(async () => (await trafficOf(stack)).findings).toMatchObject([{ about, found }]);
+  const detail = async () => ((await send(`${stack.adminUrl}/readyz`)).json as { detail?: string }).detail;
+  await expect.poll(detail).toMatch(`${about} ${found} (fault since `);
+
+  moveTo(1.5);
+  expect(await reported()).toEqual([`fault ${found.replace('15 s', '90 s')}`]);
+  moveTo(2);
+  expect(await reported()).toEqual(['good 0 of 0 in the last 30 s got 5xx']);
+});
+
+test.for([
+  ['good', { 200: 490, 503: 10 }],
+  ['fault', { 200: 489, 503: 10 }],
+  ['good', { 500: 4, 502: 5 }],
+  ['fault', { 500: 5, 502: 5 }],
+  // Clients cause these.
+  ['good', { 429: 100, 499: 100, 505: 100, other: 100 }],
+] as const)('requests to a gateway are %s if the number of responses by status is %j', ([status, statuses]) => {
+  const found = checkFailures({ seconds: 60, statuses: new Map(Object.entries(statuses)) });
+  expect(found).toMatchObject([{ status }]);
 });
 
 test('a key banned in several processes is counted once, even if a process reports it late', () => {

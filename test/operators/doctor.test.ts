@@ -49,6 +49,7 @@ test('the doctor lists each check that passes', async () => {
     'good bans by other gateways',
     `good core ${stack.core}`,
     'good plan table',
+    'good requests to this gateway',
     'good keys',
     'good list of keys',
     'good client addresses',
@@ -185,9 +186,7 @@ test('the doctor checks every node of a cluster and reports slots that are not s
       ),
       `core ${stack.core}`,
       `requests to core ${stack.core}`,
-      'plan table',
-      'keys',
-      'list of keys',
+      ...['plan table', 'requests to this gateway', 'keys', 'list of keys'],
     ]),
   );
   for (const { redis } of cluster.nodes) await redis.cluster('DELSLOTS', 0, 1);

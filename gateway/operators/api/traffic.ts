@@ -2,7 +2,15 @@ import type { Family } from '../../../shared/process/counts.ts';
 import { type CheckResult, fault, good, isBad, warning } from '../../check-result.ts';
 import { PLAN_NAMES, type RejectedValue } from '../../limiter/plans.ts';
 import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/target.ts';
-import { bucketsOf, type ProcessState, quantile, type SeenCore, seriesOf, totalsOf } from '../../telemetry/state.ts';
+import {
+  bucketsOf,
+  type LatelyAnswered,
+  type ProcessState,
+  quantile,
+  type SeenCore,
+  seriesOf,
+  totalsOf,
+} from '../../telemetry/state.ts';
 import { type CoreView, MinutesAnswer, type RedisMode, type RedisView, TrafficAnswer } from './answers.ts';
 import { operation } from './operation.ts';
 
@@ -92,6 +100,25 @@ export const checkRequests = (cores: readonly CoreView[], processes: number): Ch
     if (state === 'draining') return good(about, `it was removed from CORE_URL; ${inFlight} in progress`);
     return good(about, `${load}; ${last}`);
   });
+
+/** GatewayErrorRatioHigh is raised above this share. A few failures at night are no fault. */
+const FAILED_SHARE = 0.02;
+const ENOUGH_FAILURES = 10;
+
+/** A 5xx that is not the client's fault, as in GatewayErrorRatioHigh: 505 refuses its HTTP version. */
+const isFailure = (status: string): boolean => Number(status) >= 500 && status !== '505';
+
+/** Reports that many of the last requests to this gateway failed, whatever the cause. */
+export function checkFailures({ seconds, statuses }: LatelyAnswered): CheckResult[] {
+  const about = 'requests to this gateway';
+  const each = [...statuses].filter(([status, count]) => isFailure(status) && count > 0);
+  const [failed, total] = [sum(each.map(([, count]) => count)), sum([...statuses.values()])];
+  const found = `${failed} of ${total} in the last ${seconds} s got 5xx`;
+  if (failed < ENOUGH_FAILURES || failed <= FAILED_SHARE * total) return [good(about, found)];
+  const named = each.toSorted(([, a], [, b]) => b - a).map(([status, count]) => `${count} × ${status}`);
+  const advice = 'ctl requests --status 5xx --why shows the causes. See GatewayErrorRatioHigh in the runbook.';
+  return [fault(about, `${found}: ${named.join(', ')}`, advice)];
+}
 
 /** The errors with which Redis refuses decisions, and what to do about them. */
 const REFUSALS = [
