@@ -1,11 +1,12 @@
 import { type RunningServer, type ServerLimits, startServer } from '../shared/http/server.ts';
 import { createService } from '../shared/http/service.ts';
 import type { Logger } from '../shared/process/logger.ts';
-import { adminTokenOf, coreTokenOf, type GatewaySettings } from './config.ts';
+import { checkedSecretFiles } from '../shared/process/secret.ts';
+import { adminTokenOf, coreTokenOf, GatewaySettings } from './config.ts';
 import type { PlannedBackend } from './open-backend.ts';
 import { OperatorsAccess } from './operators/api/access.ts';
 import { lastBackup } from './operators/api/backup.ts';
-import { checkPlans, checkWorkers, keysCheck } from './operators/api/doctor.ts';
+import { checkPlans, checkSecretFiles, checkWorkers, keysCheck } from './operators/api/doctor.ts';
 import { FindingsSince, Health } from './operators/api/health.ts';
 import type { AboutGateway } from './operators/api/operation.ts';
 import { answerPeer, checkPeers, ofAllGateways } from './operators/api/requests.ts';
@@ -45,6 +46,7 @@ export async function serveOperators(
   exposeBackup(about.metrics, () => lastBackup(stores));
   exposeLoss(about.metrics, backend.changesLostAt);
   const seldom = {
+    'secret files': () => checkSecretFiles(checkedSecretFiles(GatewaySettings, settings)),
     keys: keysCheck(stores.keys, () => totalsOf(about.metrics.counted()).totals.admitted > 0),
     'client addresses': () => checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
   };

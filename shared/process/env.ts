@@ -62,16 +62,24 @@ function withSecretFiles(set: NodeJS.ProcessEnv, secrets: readonly string[]) {
     const path = set[fileSetting(name)];
     if (path === undefined) continue;
     if (set[name] !== undefined) faults.push([name, `must not be set together with ${name}`]);
-    else
-      try {
-        files[name] = path;
-        given[name] = readSecretFile(path);
-        if (given[name] === '') faults.push([name, 'must be a non-empty file']);
-      } catch (fault) {
-        faults.push([name, `must be a file that can be read (${(fault as NodeJS.ErrnoException).code})`]);
-      }
+    else {
+      files[name] = path;
+      const { value, fault } = secretIn(path);
+      given[name] = value;
+      if (fault !== undefined) faults.push([name, fault]);
+    }
   }
   return { given, files, faults };
+}
+
+/** The value of a secret setting in this file, and why a service does not start with it. */
+export function secretIn(path: string): { readonly value?: string; readonly fault?: string } {
+  try {
+    const value = readSecretFile(path);
+    return value === '' ? { value, fault: 'must be a non-empty file' } : { value };
+  } catch (thrown) {
+    return { fault: `must be a file that can be read (${(thrown as NodeJS.ErrnoException).code})` };
+  }
 }
 
 /** The content of a file without a line feed at its end. */

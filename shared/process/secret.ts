@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { readSecretFile, type Settings } from './env.ts';
+import { fileSetting, readSecretFile, type Settings, secretIn } from './env.ts';
 import type { Logger } from './logger.ts';
 
 interface RereadOptions {
@@ -74,3 +74,22 @@ export function rereadFile<T>(
     return value;
   };
 }
+
+/** A file with the value of a secret setting. */
+export interface SecretFile {
+  readonly setting: string;
+  readonly path: string;
+  /** Why a service does not start with it; undefined if it does. */
+  readonly fault: string | undefined;
+}
+
+/**
+ * Checks all files of secret settings as a start would.
+ * @param schema the schema with which the settings were read
+ */
+export const checkedSecretFiles = <S extends z.ZodObject>(schema: S, { secretFiles }: Settings<S>): SecretFile[] =>
+  Object.entries(secretFiles).map(([name, path]) => {
+    const { value, fault } = secretIn(path);
+    const { error } = (schema.shape[name] as z.ZodType).safeParse(value);
+    return { setting: fileSetting(name), path, fault: fault ?? error?.issues[0]?.message };
+  });

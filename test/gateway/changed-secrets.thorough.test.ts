@@ -3,10 +3,12 @@ import { Agent } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import type { LogLine } from '../support/log.ts';
+import { get } from '../support/operators.ts';
 import { startService } from '../support/process.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
 
@@ -53,6 +55,29 @@ test("when the file with the operators' token changes, the old token is revoked 
 
 const alarms = (log: readonly LogLine[]) =>
   log.filter(({ level, setting }) => level === 50 && setting === 'ADMIN_TOKEN').map(({ reason }) => reason);
+
+test('the doctor names each secret file with which a gateway cannot start, while the last value stays in force', async () => {
+  const file = join(await temporaryFolder(), 'core-token');
+  await writeFile(file, `${OLD}\n`);
+  const stack = await startStack({ CORE_TOKEN_FILE: file });
+  const found = async () =>
+    (await get<DoctorAnswer>(stack, '/doctor')).findings.flatMap((one) =>
+      one.about === 'secret files' ? `${one.status} ${one.found}` : [],
+    );
+  const stays = 'the last value stays in force until a restart';
+  const invalid =
+    'must be a token of at least 16 characters, without spaces; separate several with commas, without empty ones';
+  expect(await found()).toEqual(['good CORE_TOKEN_FILE can be read']);
+  await rm(file);
+  expect(await found()).toEqual([`fault CORE_TOKEN_FILE ${file} must be a file that can be read (ENOENT); ${stays}`]);
+  await writeFile(file, '\n');
+  expect(await found()).toEqual([`fault CORE_TOKEN_FILE ${file} must be a non-empty file; ${stays}`]);
+  await writeFile(file, 'short');
+  expect(await found()).toEqual([`fault CORE_TOKEN_FILE ${file} ${invalid}; ${stays}`]);
+  expect((await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() })).status).toBe(200);
+  await writeFile(file, NEW);
+  expect(await found()).toEqual(['good CORE_TOKEN_FILE can be read']);
+});
 
 test('the gateway sends the first of several tokens, and the core accepts each of them and no other', async () => {
   const core = await listeningCore();

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Unavailable } from '../../../shared/domain-errors.ts';
+import type { SecretFile } from '../../../shared/process/secret.ts';
 import { type CheckResult, fault, good, unknown, warning } from '../../check-result.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { isNetwork } from '../../limiter/networks.ts';
@@ -60,6 +61,18 @@ export const checkWorkers = (workers: WorkersState | undefined): CheckResult[] =
     const found = `has not reported for ${(silentMs / 1_000).toFixed(1)} s`;
     return unknown(about, found, 'It will be replaced unless it reports again.');
   });
+
+/** Reports files without which this gateway keeps working until it is started again. Without any, finds nothing. */
+export function checkSecretFiles(files: readonly SecretFile[]): CheckResult[] {
+  const about = 'secret files';
+  const advice = 'Restore that file. A gateway that starts now exits with this error.';
+  const faults = files.flatMap(({ setting, path, fault: why }) => {
+    const found = `${setting} ${path} ${why}; the last value stays in force until a restart`;
+    return why === undefined ? [] : [fault(about, found, advice)];
+  });
+  if (faults.length > 0 || files.length === 0) return faults;
+  return [good(about, `${files.map(({ setting }) => setting).join(', ')} can be read`)];
+}
 
 const TABLE = 'plan table';
 
