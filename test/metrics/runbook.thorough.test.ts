@@ -55,7 +55,9 @@ test('the Redis user sre may run every redis-cli command of the runbook', async 
   expect(commands.length).toBeGreaterThan(5);
   for (const command of commands) {
     const [name = '', ...words] = wordsOf(command);
-    await expect(sre.call(name, ...words), command).resolves.toBeDefined();
+    // Only a script that keeps Redis busy can be ended.
+    const reply = sre.call(name, ...words).catch(({ message }: Error) => /^NOTBUSY/.exec(message)?.[0]);
+    expect(await reply, command).toBeDefined();
   }
 });
 

@@ -4,6 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
+import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { ROOT } from '../support/process.ts';
@@ -191,6 +192,29 @@ test('SREs can read and edit plans and keys and inspect Redis, but not break any
   ])
     await expect(sre.call(name, ...rest), name).rejects.toThrow(REFUSED);
   expect(await root.dbsize()).toBe(3);
+});
+
+test('while a script keeps Redis busy, the doctor names the command that ends it, which SREs may run', async () => {
+  const { server, root } = await startRedisWithUsers({ 'busy-reply-threshold': '100' });
+  const stack = await startStack({ REDIS_URL: urlOf('gateway', server.url), REDIS_TIMEOUT_MS: '500' });
+  const key = await stack.issueKey();
+  const sre = connectionTo(urlOf('sre', server.url), { disableClientInfo: true });
+  await sre.ping();
+  const ended = root.eval('while true do end', 0).catch(({ message }: Error) => message);
+  const finding = async () => {
+    const { findings } = (await stack.admin('GET', '/doctor')).json as DoctorAnswer;
+    return findings.find(({ about }) => about === 'redis');
+  };
+  const advice = expect.stringContaining('redis-cli SCRIPT KILL');
+  await expect.poll(finding, { timeout: 10_000 }).toMatchObject({ status: 'fault', advice });
+  expect(await sre.call('SCRIPT', 'KILL')).toBe('OK');
+  expect(await ended).toContain('killed by user');
+  await expect.poll(finding, { timeout: 10_000 }).toMatchObject({ status: 'good' });
+  await expect.poll(async () => (await ask(stack, key)).status).toBe(200);
+  // SREs cannot leave half a change: Redis does not end a script that has written.
+  const written = root.eval("redis.call('SET', 'x', 1) for _ = 1, 1e8 do end", 0);
+  await expect.poll(() => sre.call('SCRIPT', 'KILL').catch(String), { interval: 50 }).toContain('UNKILLABLE');
+  await written;
 });
 
 /** Starts a server with this ACL file. */

@@ -53,6 +53,7 @@ const SILENT_REPLICA_SECONDS = 3;
 
 const UNREACHABLE =
   'Is it running, are REDIS_URL and its password correct, and does its user have the permissions of users.acl?';
+const BUSY = 'Run redis-cli SCRIPT KILL, which ends the script. See GatewayDecisionsLocal in the runbook.';
 
 export async function checkRedis(redis: RedisConnection): Promise<CheckResult[]> {
   if (!isCluster(redis)) return await checkNode(redis, 'redis');
@@ -107,7 +108,8 @@ async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
     const cause = lastFaultOf(redis);
     if ([message, cause?.message].includes(TIMED_OUT) || cause?.code === 'ETIMEDOUT') return [silent(about)];
     const why = cause?.message ?? refusalIn({ name: '', message }) ?? inWords(message);
-    return [fault(about, `does not answer: ${why}`, UNREACHABLE)];
+    const isBusy = (cause?.message ?? message).startsWith('BUSY ');
+    return [fault(about, `does not answer: ${why}`, isBusy ? BUSY : UNREACHABLE)];
   }
 }
 
