@@ -256,7 +256,7 @@ export class NotedRequest {
 /** The cause of a 503 from load shedding. */
 export class Shed extends Error {
   constructor() {
-    super('Too many requests are in progress.');
+    super('Too many requests are in progress: clients send too many, or cores are slow or hang.');
   }
 }
 

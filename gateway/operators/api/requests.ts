@@ -281,7 +281,7 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport, isBanOver: boole
   ],
   shed: () => [
     'The gateway had as many requests in progress as the core can handle, and this client had used its share.',
-    'Check the core: it is slow, or it needs more instances.',
+    'Check the core: it is slow or hangs, or it needs more instances.',
   ],
   unavailable: ({ fault = '' }) => {
     const reason = fault.replace(`${NO_DECISION} `, '');
