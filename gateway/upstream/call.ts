@@ -89,7 +89,7 @@ export class Call implements PendingRequest {
 
   /** Whether another attempt may be made before this one is answered. */
   get mayBeResent(): boolean {
-    return this.isWanted && this.#attempts < MAX_ATTEMPTS[this.#kind];
+    return this.isWanted && !this.#response.destroyed && this.#attempts < MAX_ATTEMPTS[this.#kind];
   }
 
   /** Makes the first attempt. Reads share a wire if possible. */
@@ -119,7 +119,9 @@ export class Call implements PendingRequest {
   }
 
   checkDeadlines(now: number, silentAfterMs: number): void {
-    if (this.#response.destroyed) this.#fail(new ClientGone());
+    // A core may continue a request even if its connection is closed. A sent request therefore counts until it is answered
+    // or late, so that a client that disconnects gets no more than its share.
+    if (this.#response.destroyed && (!this.#isSent || this.#streamed !== undefined)) this.#fail(new ClientGone());
     else if (this.#streamed !== undefined) this.#checkStream(now);
     else if (this.#isLate(now)) this.#giveUp(now);
     else if (now - this.#arrivedAt >= silentAfterMs) this.#lookElsewhere(now, silentAfterMs);
@@ -251,10 +253,11 @@ export class Call implements PendingRequest {
     this.#noteTimes(performance.now());
     this.#endOwn();
     if (!this.isWanted) return;
-    if (!(fault instanceof AnswerTooLarge)) core.counts.failed(faultKind(fault));
-    if (fault instanceof AnswerTooLarge) this.#resendForLarge(core);
-    else if (this.#streamed !== undefined) this.#fail(fault);
+    if (fault instanceof AnswerTooLarge) this.#noteLarge(performance.now());
+    else core.counts.failed(faultKind(fault));
+    if (this.#streamed !== undefined) this.#fail(fault);
     else if (this.#response.destroyed) this.#fail(new ClientGone());
+    else if (fault instanceof AnswerTooLarge) this.#resendForLarge(core);
     else if (!this.#tryElsewhere(core, fault)) this.#fail(fault);
   }
 
@@ -264,16 +267,13 @@ export class Call implements PendingRequest {
   }
 
   #noteLarge(now: number): void {
-    const largePath = pathOf(this.request.target);
-    Object.assign(this.request.client, { largeUntil: now + LARGE_NOTED_MS, largePath });
+    Object.assign(this.request.client, { largeUntil: now + LARGE_NOTED_MS, largePath: pathOf(this.request.target) });
   }
 
   /** Sends the request again on a wire of its own, where the response can be streamed instead of failing with a 502. */
   #resendForLarge(late: Core): void {
-    const now = performance.now();
-    this.#noteLarge(now);
     late.counts.resent();
-    this.#sendAlone(this.#context.cores.next(), now);
+    this.#sendAlone(this.#context.cores.next(), performance.now());
   }
 
   #tryElsewhere(core: Core, fault: unknown): boolean {

@@ -32,7 +32,7 @@ export interface PendingRequest {
   readonly id: string;
   /** When it was handed to a wire, by performance.now(). */
   readonly sentAt: number;
-  /** False once nobody waits for the response. */
+  /** False once nobody waits for the response. A client that has disconnected still counts. */
   readonly isWanted: boolean;
   /** Whether it has a wire of its own. Only then is a large response streamed. */
   readonly isAlone: boolean;

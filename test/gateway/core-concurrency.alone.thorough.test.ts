@@ -208,6 +208,32 @@ test('a client that resets its connections leaves the line', async () => {
   expect(seen.heads.length).toBeLessThan(5);
 });
 
+test.for(['GET', 'POST'])(
+  'a client that resets its connections holds its places until each %s is answered',
+  async (method) => {
+    const { url, seen } = await countingCore(() => sleep(150));
+    const stack = await startStack({ CORE_URL: url, CORE_CONCURRENCY: '8' });
+    const [greedy, small] = await keysOf(stack, 2);
+    const end = performance.now() + 2_000;
+    const keepLeaving = async () => {
+      while (performance.now() < end) {
+        const { socket } = await connectRaw(stack.gateway);
+        socket.write(`${method} /v1/pets?greedy HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${greedy}\r\n\r\n`);
+        await sleep(15);
+        socket.resetAndDestroy();
+      }
+    };
+    const leaving = Array.from({ length: 10 }, keepLeaving);
+    const statuses = new Set<number>();
+    while (performance.now() < end) statuses.add((await send(`${stack.gateway}/v1/pets`, { key: small })).status);
+    await Promise.all(leaving);
+    expect([...statuses]).toEqual([200]);
+    expect(seen.heads.filter((head) => head.includes('greedy')).length).toBeGreaterThan(8);
+    // Half of the places, and the one of the other client.
+    expect(seen.most).toBeLessThanOrEqual(5);
+  },
+);
+
 test('once a core that hung has recovered, a burst is served as before', async () => {
   let isSilent = true;
   const core = await faultyCore(async (socket, head) => {

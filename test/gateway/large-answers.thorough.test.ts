@@ -13,7 +13,7 @@ import { cleanUp } from '../support/clean-up.ts';
 import { withIdOf } from '../support/faulty-core.ts';
 import { post } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
-import { eventuallyScraped } from '../support/metrics.ts';
+import { eventuallyScraped, scrape } from '../support/metrics.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { answerBySeed, bytesOf } from '../support/seeded-core.ts';
 import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
@@ -327,6 +327,24 @@ test('large responses to clients that have just disconnected hold no connection'
   const held = await Promise.all(answers.map(next));
   for (const response of held) response.end(LARGE);
   expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(answers.map(() => 200));
+});
+
+test('a large response to a client that has disconnected is not requested again, and the next one only once', async () => {
+  const core = await heldCore();
+  const { stack, key, get } = await stackBefore(core.url);
+  const small = get();
+  (await core.next()).end('[]');
+  expect((await small).status).toBe(200);
+  const client = await ask(stack, key, 1);
+  const response = await core.next();
+  client.resetAndDestroy();
+  await sleep(LATER_MS);
+  response.end(LARGE);
+  await untilNothingIsHeld(stack);
+  const next = get();
+  (await core.next()).end(LARGE);
+  expect((await next).status).toBe(200);
+  expect((await scrape(stack.adminUrl)).sum('gateway_upstream_asked_again_total')).toBe(0);
 });
 
 test('pipelined requests hold no connection after their client has disconnected, and each is logged', async () => {

@@ -119,6 +119,30 @@ test('a write whose client disconnects while it waits for a connection is not se
   expect((await last).status).toBe(200);
 });
 
+test.for(['GET', 'POST'])(
+  'a %s whose client disconnects is not repeated, and counts until it is answered',
+  async (method) => {
+    const waiting: [Socket, string][] = [];
+    const hanging = () =>
+      faultyCore((socket, head) => {
+        if (head.startsWith('GET /readyz')) socket.write(okTo(head));
+        else waiting.push([socket, head]);
+      });
+    const { stack, key } = await stackBefore(`${await hanging()},${await hanging()}`);
+    const inFlight = () => eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_upstream_in_flight'));
+    const leaving = await connectRaw(stack.gateway);
+    leaving.socket.write(`${method} /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`);
+    await expect.poll(() => waiting.length).toBe(1);
+    leaving.socket.resetAndDestroy();
+    // Longer than the time after which the other core would get a read.
+    await sleep(700);
+    await inFlight().toBe(1);
+    for (const [socket, head] of waiting) socket.write(okTo(head));
+    await inFlight().toBe(0);
+    expect(waiting).toHaveLength(1);
+  },
+);
+
 test('a write that is sent while the core closes its idle connection gets another connection', async () => {
   const idle = new Set<Socket>();
   const { stack, key, post } = await stackBefore((socket, request) => {
