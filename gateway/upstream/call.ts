@@ -189,8 +189,8 @@ export class Call implements PendingRequest {
     if (this.isWanted) {
       this.#began(core, now);
       if (this.isAlone) core.echoes = answer.requestId === this.id;
-      const fault = faultIn(answer.status, answer.headers, answer.body.length === 0);
-      if (fault !== undefined) {
+      const fault = answer.status >= 400 && faultIn(answer.status, answer.headers, answer.body.length === 0);
+      if (fault) {
         this.failed(fault);
         return;
       }
@@ -217,8 +217,8 @@ export class Call implements PendingRequest {
     }
     this.#streamed = head;
     this.#readSince = now;
-    const fault = faultIn(head.status, head.headers, false);
-    if (fault !== undefined) this.#wire?.end(fault);
+    const fault = head.status >= 400 && faultIn(head.status, head.headers, false);
+    if (fault) this.#wire?.end(fault);
   }
 
   /** Sends the head only with the first piece, so that the client still gets an error if the core fails before that. */

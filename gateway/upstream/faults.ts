@@ -73,11 +73,11 @@ export class WrongAnswer extends Error {
 }
 
 /**
- * Why a response must not reach the client, if so.
+ * Why an error of a core must not reach the client, if so.
+ * @param status at least 400
  * @param isEmpty whether it has no body
  */
 export function faultIn(status: number, rawHeaders: readonly string[], isEmpty: boolean): Error | undefined {
-  if (status < 400) return undefined;
   if (CoreRefusedUs.saysSo(status)) return new CoreRefusedUs(status);
   const type = foreignType(rawHeaders, isEmpty);
   return type === undefined ? undefined : new NotJson(status, type);
