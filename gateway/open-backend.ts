@@ -30,12 +30,13 @@ export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStor
   readonly planCache: PlanCache;
   readonly recent: RecentRequests;
   readonly banned: BannedKeys;
-  /** When this gateway last found that Redis had lost changes, in Unix ms; undefined if never. */
-  changesLostAt(): number | undefined;
   /** Notifies the other gateways of a ban that a decision imposed. */
   noteBan(key: string): void;
-  /** Opens the operators' stores, and finds the other gateways. Called once, by the process that serves operators. */
-  operators(answer: Answer): Promise<OperatorsStores & { readonly peers: Peers | undefined }>;
+  /**
+   * Opens the operators' stores, and finds the other gateways. Called once, by the process that serves operators.
+   * @param countLoss is called if Redis has lost changes
+   */
+  operators(answer: Answer, countLoss: () => void): Promise<OperatorsStores & { readonly peers: Peers | undefined }>;
   /** Resolves once plans and script have been loaded from the store. Never rejects. */
   readonly loaded: Promise<void>;
   isLoaded(): boolean;
@@ -98,14 +99,16 @@ export async function openBackend(
     planCache,
     recent: new RecentRequests(settings.RECENT_REQUESTS / settings.WORKERS, planCache, redactApiKeys),
     banned: new BannedKeys(),
-    changesLostAt: () => tails[0]?.lostAt(),
     noteBan: bans.add,
-    async operators(answer) {
+    async operators(answer, countLoss) {
       const own = logged(await operatorsStorage(), logger);
       watchEdits({ storage: own, plans: new Plans(own), planCache }, stopped.signal);
       // Without Redis, nobody else changes the store.
       if (options.embedded === undefined) {
-        const audit = follow(AUDIT_LOG, storage, announce, (lost) => logger.error(lost, 'Redis has lost changes'));
+        const audit = follow(AUDIT_LOG, storage, announce, (lost) => {
+          logger.error(lost, 'Redis has lost changes');
+          countLoss();
+        });
         tails = [audit, follow(bans.followed, storage, doubt)];
         // The first read of a log cannot show what has changed, so all data that was read earlier counts as outdated.
         // That read is therefore done before the gateway reports that it has started.

@@ -18,7 +18,7 @@ import { clientAddress, countedAs, networkOf, TrustedProxies } from './pipeline/
 import { CORE_READ } from './routes.ts';
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { KeyRefusals } from './telemetry/key-refusals.ts';
-import { exposeBackup, exposeLoss, exposeRedisMemory, totalsOf, WatchedTraffic } from './telemetry/state.ts';
+import { exposeBackup, exposeRedisMemory, totalsOf, WatchedTraffic } from './telemetry/state.ts';
 import { checkCores } from './upstream/check-cores.ts';
 
 /** Enough for a few people, the command line and Prometheus. */
@@ -39,12 +39,15 @@ export async function serveOperators(
 ): Promise<OperatorsServer> {
   const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
   const coreToken = coreTokenOf(settings, logger);
-  const { peers, ...stores } = await backend.operators(answerPeer(requests));
+  const countLoss = about.metrics.counter(
+    'gateway_changes_lost_total',
+    'How often this gateway has found that Redis had lost changes by operators.',
+  );
+  const { peers, ...stores } = await backend.operators(answerPeer(requests), countLoss);
   const ofAll = ofAllGateways(requests, peers);
   const traffic = new WatchedTraffic({ counted: about.metrics.counted, banned, isLocal, workers, processes });
   exposeRedisMemory(about.metrics, backend);
   exposeBackup(about.metrics, () => lastBackup(stores));
-  exposeLoss(about.metrics, backend.changesLostAt);
   const seldom = {
     'secret files': () => checkSecretFiles(checkedSecretFiles(GatewaySettings, settings)),
     keys: keysCheck(stores.keys, () => totalsOf(about.metrics.counted()).totals.admitted > 0),

@@ -286,14 +286,14 @@ export function follow(
     if (age > USUAL_MS) return fault(about, `${found}. Until they are read, ${risk}.`, remedy);
     if (lost === undefined || Date.now() - lost.at > LOSS_SHOWN_MS) return good(about, found);
     const when = lost.after === undefined ? `until ${lost.until}` : `after ${lost.after} until ${lost.until}`;
-    const why = `made ${when} are lost, because Redis has older data`;
-    return { ...fault(LOST, why, LOST_REMEDY), since: new Date(lost.at).toISOString() };
+    const what = `were lost, because Redis has older data: all ${when}`;
+    return { ...fault(LOST, what, LOST_REMEDY), since: new Date(lost.at).toISOString() };
   }
 
   /** Reads regularly until the signal is aborted, and continues after a failure. */
   const run = (signal: AbortSignal) => void repeat(EVERY_MS, signal, read);
 
-  return { read, check, run, lostAt: (): number | undefined => lost?.at };
+  return { read, check, run };
 }
 
 /** Compares the ids of two entries. */

@@ -98,15 +98,6 @@ export function exposeBackup(metrics: Metrics, last: () => Promise<number | unde
   );
 }
 
-/** Called once per gateway. */
-export function exposeLoss(metrics: Metrics, lostAt: () => number | undefined): void {
-  metrics.gauge(
-    'gateway_changes_lost_timestamp_seconds',
-    'When this gateway last found that Redis had lost changes by operators; 0 if never.',
-    () => (lostAt() ?? 0) / 1_000,
-  );
-}
-
 /** Decisions since the gateway started, as the operators' API names them. */
 export const Totals = z.object({
   admitted: count,

@@ -70,7 +70,7 @@ test('the console shows a Redis outage, rejected plan values, and the loss of th
   // Redis returns without its data, and the gateway writes the plans back.
   await server.restart();
   await expect.poll(() => redis.hget('gateway:plans', 'free.minute').catch(() => undefined)).toBe('61');
-  await shows(/All well/);
+  await shows(/Changes by operators\s+They were lost, because Redis has older data[\s\S]*Since \d\d:\d\d/);
 
   await stack.stop();
   await shows(/No response[\s\S]*Since \d\d:\d\d/);

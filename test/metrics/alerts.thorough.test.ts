@@ -65,7 +65,7 @@ const CRASHES = gateway('worker_crashes_total');
 const READABLE = gateway('plans_readable');
 const MEMORY = gateway('redis_memory_used_ratio', 'node="redis"');
 const BACKUP = gateway('backup_completed_timestamp_seconds');
-const CHANGES_LOST = gateway('changes_lost_timestamp_seconds');
+const CHANGES_LOST = gateway('changes_lost_total');
 const OTHER_BACKUP = gateway('backup_completed_timestamp_seconds', '', 'b');
 const CONNECTIONS = (limit: string) => gateway('connections_refused_total', `limit="${limit}"`);
 const DESCRIPTORS = gateway('descriptors_exhausted_total');
@@ -183,9 +183,8 @@ const ALERT_HISTORIES: Readonly<Record<string, AlertHistories>> = {
     stays: [{ [MEMORY]: '0.79x30' }, { [MEMORY]: '0.5x17 0.9x1 0.5x10' }],
   },
   GatewayChangesLost: {
-    // The values are Unix times, and each history begins at time 0.
-    fires: [{ [CHANGES_LOST]: '-3600x10 600x20' }],
-    stays: [{ [CHANGES_LOST]: '-3600x30' }, {}],
+    fires: [{ [CHANGES_LOST]: '0x10 1x20' }],
+    stays: [{ [CHANGES_LOST]: '1x30' }],
   },
   GatewayBackupMissing: {
     // The values are the Unix times of backups, one a minute from time 0, so 26 hours are 1,560 values. The newest

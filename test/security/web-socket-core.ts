@@ -29,7 +29,7 @@ export async function webSocketCore(onUpgrade?: (socket: Duplex) => void, { path
   const webSockets = new WebSocketServer({ noServer: true });
   const answer = (request: IncomingMessage, response: ServerResponse) => {
     core.requests.push(request);
-    response.end('[]');
+    response.setHeader('content-type', 'application/json').end('[]');
   };
   const server = certificate ? https.createServer(certificate, answer) : http.createServer(answer);
   server.on('connection', (socket) => {

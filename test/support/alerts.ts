@@ -14,7 +14,7 @@ export const ALERT_NAMES = [...ALERTS.matchAll(/^ {6}- alert: (\w+)$/gm)].map(([
 export const hasten = (rules: string): string =>
   rules
     .replaceAll(/^( +for:) \w+$/gm, '$1 0s')
-    .replaceAll(/\[\d+m\]/g, '[5s]')
+    .replaceAll(/\[\d+[mh]\]/g, '[5s]')
     .replaceAll(/ offset \d+m\b/g, ' offset 5s');
 
 const LOOK_EVERY_MS = 100;
