@@ -47,7 +47,8 @@ test('the doctor lists each check that passes', async () => {
     'warning redis replicas',
     'good changes by other gateways',
     'good bans by other gateways',
-    `good core ${stack.core}`,
+    // On a busy machine, the core can be called slow.
+    expect.stringMatching(new RegExp(`^(good|warning) core ${stack.core}$`)),
     'good plan table',
     'good requests to this gateway',
     'good keys',
