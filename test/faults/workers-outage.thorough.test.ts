@@ -139,25 +139,26 @@ test('while the primary hangs, the reason for refusing a key of another worker i
   const reasons = async (of: string) => {
     const { json } = await workers.admin(`/requests?keyId=${idOf(of)}&status=503`);
     const shown = (json as RequestsAnswer).requests.map(({ reason, advice }) => `${reason} ${advice}`);
-    const logged = workers.logged('request').filter(({ keyId, status }) => keyId === idOf(of) && status === 503);
-    return [...new Set([...logged.map(({ reason }) => reason), ...shown])];
+    return [...logged(of), ...shown];
   };
   const noPrimary =
     'Redis is unavailable, the primary process did not answer in time, and this worker has not verified the key.';
   const neverVerified = expect.stringMatching(/^Redis is unavailable, and this gateway has not verified the key/);
-  const askUnseen = async () => {
-    await ask(unseen, 1);
-    return await reasons(unseen);
-  };
+  const logged = (of: string) =>
+    workers
+      .logged('request')
+      .flatMap(({ keyId, status, reason }) => (keyId === idOf(of) && status === 503 ? reason : []));
   const askWithoutPrimary = async () => {
     process.kill(workers.child.pid as number, 'SIGSTOP');
     while (!(await ask(key, 50)).includes(503));
     process.kill(workers.child.pid as number, 'SIGCONT');
     return await reasons(key);
   };
-  const shown = (pattern: RegExp) => expect.stringMatching(pattern);
-  await eventually(askUnseen).toEqual(expect.arrayContaining([neverVerified, shown(/ has not verified .*Redis/)]));
-  await eventually(askWithoutPrimary).toEqual(expect.arrayContaining([noPrimary, shown(/ did not answer.*CPU/)]));
+  const shown = expect.stringMatching(/ did not answer.*CPU/);
+  await eventually(askWithoutPrimary).toEqual(expect.arrayContaining([noPrimary, shown]));
+  // The list of requests counts further refusals of one client together, so only the log shows this one for certain.
+  const askUnseen = async () => ((await ask(unseen, 1)).includes(503) ? logged(unseen) : []);
+  await eventually(askUnseen).toContainEqual(neverVerified);
 });
 
 test('a ban stays in force on all workers after the worker that returned it is killed and Redis is lost', async () => {
