@@ -208,6 +208,7 @@ interface LostChanges {
 }
 
 const UNREACHABLE = 'Restore the connection between this gateway and Redis.';
+/** The name of the finding, and what to do. */
 const LOST = 'changes by operators';
 const LOST_REMEDY = 'See "Redis lost its data" in the runbook.';
 const UNREADABLE =

@@ -1,8 +1,15 @@
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { DoctorAnswer, HistoryAnswer, KeysAnswer, TokensAnswer } from '../../gateway/operators/api/answers.ts';
+import type {
+  DoctorAnswer,
+  HistoryAnswer,
+  KeysAnswer,
+  RequestsAnswer,
+  TokensAnswer,
+} from '../../gateway/operators/api/answers.ts';
 import { activityOf } from '../support/activity.ts';
+import { idOf } from '../support/api-key.ts';
 import { FAILED_REQUESTS } from '../support/browser.ts';
 import { openConsole } from '../support/console.ts';
 import { ctl } from '../support/ctl.ts';
@@ -221,6 +228,18 @@ test('/readyz and the console name each of several faults', async () => {
   const { page, excuse } = await openConsole(stack, '/console/plans');
   excuse(FAILED_REQUESTS);
   await page.locator('#state').getByText('1 more finding: see Health.').waitFor();
+});
+
+test('without Redis, the reason for refusing a key that was never verified is shown as it was logged', async () => {
+  const server = await ownRedis();
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
+  const key = await stack.issueKey();
+  await server.stop();
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(503);
+  const reason = expect.stringMatching(/^Redis is unavailable, and this gateway has not verified the key/);
+  const list = async () => (await get<RequestsAnswer>(stack, `/requests?keyId=${idOf(key)}&status=503`)).requests;
+  await expect.poll(list).toMatchObject([{ reason, advice: 'Check Redis, as the runbook describes.' }]);
+  expect(stack.log.find(({ status }) => status === 503)).toMatchObject({ reason });
 });
 
 test('if Redis hangs before a gateway can answer, that gateway is not reported as silent', async () => {

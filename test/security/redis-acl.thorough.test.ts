@@ -120,7 +120,7 @@ test('gateways that may not query each other act on changes by the audit log, an
   expect((await ask(second, key)).status).toBe(200);
   expect((await first.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
   await expect.poll(async () => (await ask(second, key)).status).toBe(401);
-  const { findings } = (await first.admin('GET', '/doctor')).json as { findings: { about: string; found: string }[] };
+  const { findings } = (await first.admin('GET', '/doctor')).json as DoctorAnswer;
   const { found } = findings.find(({ about }) => about === 'other gateways') ?? {};
   expect(found).toMatch(/^cannot be queried through Redis: NOPERM /);
 });
