@@ -10,6 +10,8 @@ import type { Row, Statement, Store, Transaction } from './store.ts';
 /** The number of connections per core, in addition to the one for readiness. */
 export const CONNECTIONS = 10;
 const MAX_ATTEMPTS = 3;
+/** A connection that is older than this may have been opened with settings that no longer apply. */
+const OUTDATED_AFTER_MS = 1_000;
 /** Any number works if all cores use the same one. */
 const MIGRATION_LOCK = 7_261_001;
 
@@ -19,6 +21,8 @@ const MIGRATION_LOCK = 7_261_001;
  */
 export class PostgresStore implements Store {
   readonly #pool: pg.Pool;
+  /** Connections that were opened before this time are replaced, by performance.now(). */
+  #openedSince = 0;
   readonly #readiness: PostgresReadiness;
 
   private constructor(url: DatabaseUrl) {
@@ -66,21 +70,35 @@ export class PostgresStore implements Store {
   }
 
   /**
+   * A connection keeps the settings with which it was opened. If one of them makes it read-only, `use` is repeated on a
+   * new connection, and all others are replaced before their next use.
    * @throws {OutcomeUnknown} if the connection breaks during a commit
    * @throws {Unavailable} if no connection is available, if it breaks, or if PostgreSQL currently lacks a resource
    */
   async #withConnection<T>(use: (client: pg.PoolClient) => Promise<T>): Promise<T> {
-    let broken = false;
-    const client = await repeatedIf(isPasswordOutdated, () => this.#pool.connect()).catch((cause: unknown) => {
+    const client = await this.#connect().catch((cause: unknown) => {
       throw new Unavailable(cause);
     });
+    let broken = false;
+    let outdated = false;
     try {
       return await use(client);
     } catch (fault) {
       broken = isConnectionLost(fault);
-      throw isUnavailable(fault) && !(fault instanceof OutcomeUnknown) ? new Unavailable(fault) : fault;
+      outdated = codeOf(fault) === READ_ONLY && performance.now() - openedAt(client) > OUTDATED_AFTER_MS;
+      if (!outdated) throw isUnavailable(fault) && !(fault instanceof OutcomeUnknown) ? new Unavailable(fault) : fault;
     } finally {
-      client.release(broken);
+      client.release(broken || outdated);
+    }
+    this.#openedSince = performance.now();
+    return await this.#withConnection(use);
+  }
+
+  async #connect(): Promise<pg.PoolClient> {
+    for (;;) {
+      const client = await repeatedIf(isPasswordOutdated, () => this.#pool.connect());
+      if (openedAt(client) >= this.#openedSince) return client;
+      client.release(true);
     }
   }
 }
@@ -125,6 +143,7 @@ const CONNECTION_OPTIONS = {
 /** The class of connections that read the current URL when they connect. */
 const connectionsTo = (url: DatabaseUrl) =>
   class extends pg.Client {
+    readonly openedAt = performance.now();
     readonly #url: string;
     readonly #wasAccepted: () => boolean;
 
@@ -163,6 +182,8 @@ const connectionsTo = (url: DatabaseUrl) =>
       }
     }
   };
+
+const openedAt = (client: pg.PoolClient) => (client as pg.PoolClient & { readonly openedAt: number }).openedAt;
 
 /** Statement names by SQL text. All statements are constants, so there are few. */
 const names = new Map<string, string>();
@@ -265,6 +286,7 @@ const WITHOUT_MEANS = /^(53...|58...|57014|55P03|25006)$/;
 const RUN_AGAIN: ReadonlySet<string> = new Set(['40001', '40P01']);
 
 const LOCK_NOT_AVAILABLE = '55P03';
+const READ_ONLY = '25006';
 
 /** Wrong password, unknown user, or a host that is not allowed. */
 const PASSWORD_REFUSED: ReadonlySet<string> = new Set(['28P01', '28000']);
@@ -276,8 +298,8 @@ class PostgresSilent extends Error {
   }
 }
 
-/** PostgreSQL answers, but is short of time, memory or connections. */
-const SHORT = /^(53...|57014|55P03)$/;
+/** PostgreSQL answers, but is short of time, memory or disk. */
+const SHORT = /^(53(?!300)...|57014|55P03)$/;
 
 /** Whether the database is slow or busy, rather than unreachable or refusing the core. */
 const isSlow = (fault: unknown): boolean =>
@@ -319,8 +341,8 @@ const LOCK_TIMEOUT_MS = 100;
  * requests.
  *
  * A slow database does not make a core unready: it is slow for all cores, so they would all become unready at once.
- * Only a definite fault makes a core unready: PostgreSQL cannot be reached, refuses the core, lacks a table or accepts
- * no writes. A check that takes too long returns the last result again.
+ * Only a definite fault makes a core unready: PostgreSQL cannot be reached, refuses the core (perhaps because it has too
+ * many connections), lacks a table or accepts no writes. A check that takes too long returns the last result again.
  */
 class PostgresReadiness {
   readonly #open: () => Promise<pg.Client>;

@@ -1,6 +1,7 @@
 import { DatabaseSync } from 'node:sqlite';
 import pg from 'pg';
 import { describe, expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
 import { DATABASES, emptyPostgres, openStore } from '../support/databases.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
 import { post, send } from '../support/http.ts';
@@ -125,6 +126,39 @@ test('a core with a read-only PostgreSQL is not ready, and one with a locked tab
     .poll(async () => [await readiness(stack), stack.coreLog.at(-1)?.reason])
     .toEqual([503, expect.stringContaining('read-only')]);
   expect((await post(`${stack.core}/v1/pets`, REX)).status).toBe(503);
+  // All connections of the pool are open, used and read-only.
+  const list = () => Promise.all(Array.from({ length: 40 }, async () => (await send(`${stack.core}/v1/pets`)).status));
+  await list();
+  await onPostgres(
+    url,
+    'SET default_transaction_read_only = off',
+    `ALTER DATABASE ${name} RESET default_transaction_read_only`,
+  );
+  await expect.poll(async () => (await post(`${stack.core}/v1/pets`, REX)).status, { timeout: 5_000 }).toBe(201);
+  const added = await Promise.all(Array.from({ length: 40 }, () => post(`${stack.core}/v1/pets`, REX)));
+  expect(new Set(added.map(({ status }) => status))).toEqual(new Set([201]));
+  expect(new Set(await list())).toEqual(new Set([200]));
+  expect(await readiness(stack)).toBe(200);
+});
+
+test('a core to which PostgreSQL grants no connection is not ready until it gets one', async () => {
+  const url = await emptyPostgres();
+  const own = new URL(url);
+  const role = own.pathname.slice(1);
+  own.username = role;
+  own.password = 'test';
+  await onPostgres(url, `CREATE ROLE ${role} LOGIN PASSWORD 'test'`, `GRANT ALL ON SCHEMA public TO ${role}`);
+  cleanUp(() => onPostgres(url, `DROP OWNED BY ${role}`, `DROP ROLE ${role}`));
+  const stack = await startStack({ DATABASE_URL: own.href });
+  expect(await readiness(stack)).toBe(200);
+  const sessions = `FROM pg_stat_activity WHERE usename = '${role}'`;
+  await onPostgres(url, `ALTER ROLE ${role} CONNECTION LIMIT 0`, `SELECT pg_terminate_backend(pid) ${sessions}`);
+  await expect
+    .poll(async () => [await readiness(stack), stack.coreLog.at(-1)?.reason])
+    .toEqual([503, expect.stringContaining('too many connections')]);
+  await onPostgres(url, `ALTER ROLE ${role} CONNECTION LIMIT -1`);
+  expect(await readiness(stack)).toBe(200);
+  expect((await post(`${stack.core}/v1/pets`, REX)).status).toBe(201);
 });
 
 test('a core with SQLite on a full disk returns 503 for writes and still serves reads', async () => {
