@@ -158,7 +158,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
   async function fail(exchange: Exchange, error: HttpError): Promise<void> {
     // A refusal before the decision counts against the address; a gateway or core fault does not.
     if (exchange.limitStatus === undefined) {
-      if (error.status < 500) allowance.consume(exchange.network);
+      if (error.status < 500 || error.code === 'http_version_not_supported') allowance.consume(exchange.network);
       else if (exchange.credential) exchange.keyStatus = deps.clients.lastStatus(exchange.credential);
       if (exchange.keyStatus === undefined) exchange.addressStatus = allowance.peek(exchange.network);
     }

@@ -117,7 +117,7 @@ export class RecentRequests {
     slot.at = now - ((seen.endedAt || (seen.decidedAt ?? performance.now())) - seen.startedAt);
     slot.method = seen.request.method ?? '';
     slot.path = ownText(this.#redact(seen.canonical?.path ?? '').slice(0, 1_024), seen.request.url);
-    slot.address = seen.network;
+    slot.address = seen.clientAddress;
     slot.keyId = seen.keyId;
     slot.digest = seen.credential?.digest;
     slot.verdict = seen.verdict;

@@ -177,7 +177,7 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
     shadow: decision?.isShadowed ? 'rate_limit_exceeded' : undefined,
     // Fields of the key that are not usable limits.
     rejectedOverrides: decision?.rejected || undefined,
-    address: exchange.network,
+    address: exchange.clientAddress,
     bytesFromClient: exchange.tunnel?.bytesFromClient,
     bytesFromCore: exchange.tunnel?.bytesFromCore,
     durationMs: roundedMs(exchange.endedAt - exchange.startedAt),

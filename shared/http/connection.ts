@@ -105,6 +105,8 @@ export class Connection {
   /** The response whose reader is slow, and when the reader became slow. */
   #slow: ServerResponse | undefined;
   #slowSince = 0;
+  /** Until when an idle client may send empty lines; 0 if none has arrived since the last request. */
+  #emptyUntil = 0;
   /** The time until which the client of a closing connection may send. */
   #lingersUntil = 0;
 
@@ -171,6 +173,7 @@ export class Connection {
   /** @param mayClose whether the response may still close the connection, so that the next request waits for it */
   add(response: ServerResponse, mayClose: boolean): void {
     this.answers.push(response);
+    this.#emptyUntil = 0;
     if (mayClose) this.#undecided = response;
     if (this.#rules.isStopping) response.shouldKeepAlive = false;
     response.on('close', () => {
@@ -224,9 +227,20 @@ export class Connection {
         socket.unshift(own(bytes.subarray(at)));
         return;
       }
+      if (this.#bytes.isEmpty(bytes, at)) this.#limitEmptyLines();
       at = this.#parsePart(bytes, at);
     }
   };
+
+  /** Any bytes restart Node's timer for idle connections. Empty lines may do so only once after each request. */
+  #limitEmptyLines(): void {
+    const { timeout = 0 } = this.#socket;
+    // Before the first request, the time limit of its head applies.
+    if (timeout === 0) return;
+    const now = performance.now();
+    if (this.#emptyUntil === 0) this.#emptyUntil = now + timeout;
+    else this.#socket.setTimeout(Math.max(1, this.#emptyUntil - now));
+  }
 
   /** @returns the end of the part */
   #parsePart(bytes: Buffer, at: number): number {

@@ -351,6 +351,11 @@ export class RequestBytes {
     return EMPTY_LINE.length + (near === -1 ? far : from + near - begun.length);
   }
 
+  /** Whether these bytes are nothing but empty lines between requests, which the parser ignores. */
+  isEmpty(bytes: Buffer, at: number): boolean {
+    return !this.isInBody && this.#begun === '' && !this.#hasLine && behindBreaks(bytes, at) === bytes.length;
+  }
+
   /**
    * Called when the parser has read a part.
    * @param request the request that the parser is reading or read last

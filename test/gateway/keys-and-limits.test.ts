@@ -164,6 +164,14 @@ test('responses to requests without a key, even malformed ones, report the limit
   expect(raw).toMatch(/^HTTP\/1.1 400 [\s\S]*\r\nX-RateLimit-Limit: 60\r\n[\s\S]*\r\n\r\n\{"code":"invalid_request"/);
 });
 
+test('a request with an unknown HTTP version is charged to the address, like every malformed one', async () => {
+  const stack = await startStack();
+  const left = async () =>
+    Number(/X-RateLimit-Remaining: (\d+)/.exec(await sendBytes(stack.gateway, 'GET / HTTP/3.0\r\n\r\n'))?.[1]);
+  const first = await left();
+  expect(await left()).toBeLessThan(first);
+});
+
 test('the RateLimit fields of the draft can be switched off', async () => {
   const stack = await startStack({ RATELIMIT_FIELDS: 'off' });
   const answer = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() });

@@ -284,3 +284,25 @@ test('an idle connection is closed, and later requests on it are not executed', 
   });
   expect((await Promise.all(executed)).flat().sort()).toEqual(executedOf(own).sort());
 });
+
+test('empty lines do not keep an idle connection open, and a request after one is answered', async () => {
+  const own = await startStack({}, { keepAliveMs: 200, checkEveryMs: 100 });
+  const ownKey = await own.issueKey();
+  const { socket, received, closed } = await connectRaw(own.gateway);
+  let isClosed = false;
+  void closed.then(() => {
+    isClosed = true;
+  });
+  for (const id of ['first', 'second']) {
+    socket.write(`\r\n${write(id, ownKey)}`);
+    await expect.poll(() => answers(received()).length).toBe(id === 'first' ? 1 : 2);
+    socket.write('\r\n');
+    await sleep(300);
+  }
+  for (let sent = 0; sent < 20 && !isClosed; sent++) {
+    socket.write('\r\n');
+    await sleep(300);
+  }
+  expect(isClosed).toBe(true);
+  expect(executedOf(own)).toEqual(['first', 'second']);
+});

@@ -47,7 +47,18 @@ test('requests are listed, found by key, status, code, text and time, and explai
   const idsOf = (lines: readonly string[]) => lines.slice(1).map((line) => line.split(/ +/).at(-1));
 
   const [head = '', ...all] = await rows();
-  expect(head.split(/ {2,}/)).toEqual(['at', 'status', 'outcome', 'code', 'ms', 'key', 'name', 'request', 'id']);
+  expect(head.split(/ {2,}/)).toEqual([
+    'at',
+    'status',
+    'outcome',
+    'code',
+    'ms',
+    'key',
+    'name',
+    'address',
+    'request',
+    'id',
+  ]);
   expect(all.map((line) => line.split(/ {2,}/).slice(1))).toEqual([
     ['401', 'malformed', 'unauthorized', expect.any(String), '-', '-', 'GET /v1/pets', 'stranger'],
     ['200', 'admitted', '-', expect.any(String), idOf(other), 'other', 'GET /v1/pets', 'o-served'],
@@ -226,7 +237,7 @@ test('--follow --json prints one line per request and exits quietly when its rea
   const stack = await startStack();
   const command = `${process.execPath} ${CLI} --json requests --follow | head -n 1`;
   const started = startProcess('bash', ['-o', 'pipefail', '-c', command], operatorOf(stack));
-  const sending = setInterval(() => void ask(stack), 200);
+  const sending = setInterval(() => void ask(stack), 500);
   const ended = await started.ended.finally(() => clearInterval(sending));
   expect(ended).toMatchObject({ code: 0, err: '' });
   expect(JSON.parse(ended.out)).toMatchObject({ status: 401, outcome: 'malformed' });

@@ -199,6 +199,10 @@ const FIRST_FAILURE = 400;
 const FIRST_FAULT = 500;
 const LEFT = 499;
 
+/** Who shares a limit per address. */
+const networkInWords = (address: string): string =>
+  address.includes(':') ? `the /64 network of ${address}` : `the address ${address}`;
+
 /**
  * Empty if the request was served.
  * @param isBanOver whether the key is known to be no longer banned
@@ -220,7 +224,7 @@ function whyOf(report: RequestReport, isBanOver: boolean): Why {
   // The limit per address also refuses requests with an invalid key.
   if (code === 'rate_limit_exceeded' && outcome !== 'admitted' && outcome !== 'refused')
     return [
-      `In one minute, the address ${address} sent too many requests that do not count against a key.${retryIn(report)}`,
+      `In one minute, ${networkInWords(address)} sent too many requests that do not count against a key.${retryIn(report)}`,
       'Check its earlier requests: they have no valid key, or they read the limits or the reference too often.',
     ];
   const refusal = REFUSALS[outcome]?.(report, isBanOver);

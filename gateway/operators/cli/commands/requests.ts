@@ -146,6 +146,7 @@ const COLUMNS: readonly (readonly [title: string, cell: (request: RequestView) =
   ['ms', ({ status, durationMs }) => (status === undefined ? undefined : String(Math.round(durationMs)))],
   ['key', ({ keyId }) => keyId],
   ['name', ({ keyName }) => keyName],
+  ['address', ({ address }) => address],
   ['request', ({ method, path }) => `${method} ${path}`],
   ['id', ({ requestId }) => requestId],
 ];
