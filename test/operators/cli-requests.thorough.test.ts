@@ -47,23 +47,14 @@ test('requests are listed, found by key, status, code, text and time, and explai
   const idsOf = (lines: readonly string[]) => lines.slice(1).map((line) => line.split(/ +/).at(-1));
 
   const [head = '', ...all] = await rows();
-  expect(head.split(/ {2,}/)).toEqual([
-    'at',
-    'status',
-    'outcome',
-    'code',
-    'ms',
-    'key',
-    'name',
-    'address',
-    'request',
-    'id',
-  ]);
+  const titles = ['at', 'status', 'outcome', 'code', 'ms', 'key', 'name', 'address', 'request', 'id'];
+  expect(head.split(/ {2,}/)).toEqual(titles);
+  const rest = ['127.0.0.1', 'GET /v1/pets'];
   expect(all.map((line) => line.split(/ {2,}/).slice(1))).toEqual([
-    ['401', 'malformed', 'unauthorized', expect.any(String), '-', '-', 'GET /v1/pets', 'stranger'],
-    ['200', 'admitted', '-', expect.any(String), idOf(other), 'other', 'GET /v1/pets', 'o-served'],
-    ['429', 'refused', 'rate_limit_exceeded', expect.any(String), idOf(acme), 'acme zoo', 'GET /v1/pets', 'a-refused'],
-    ['200', 'admitted', '-', expect.any(String), idOf(acme), 'acme zoo', 'GET /v1/pets', 'a-served'],
+    ['401', 'malformed', 'unauthorized', expect.any(String), '-', '-', ...rest, 'stranger'],
+    ['200', 'admitted', '-', expect.any(String), idOf(other), 'other', ...rest, 'o-served'],
+    ['429', 'refused', 'rate_limit_exceeded', expect.any(String), idOf(acme), 'acme zoo', ...rest, 'a-refused'],
+    ['200', 'admitted', '-', expect.any(String), idOf(acme), 'acme zoo', ...rest, 'a-served'],
   ]);
   expect(idsOf(await rows('--key', idOf(acme)))).toEqual(['a-refused', 'a-served']);
   expect(idsOf(await rows('--key', NAME))).toEqual(['a-refused', 'a-served']);
