@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
-import type { TLSSocket } from 'node:tls';
+import { TLSSocket } from 'node:tls';
 import ipaddr from 'ipaddr.js';
 import {
   announcesBody,
@@ -11,6 +11,7 @@ import {
   originForm,
   refuse,
 } from '../../shared/http/request-head.ts';
+import { below } from '../../shared/http/server.ts';
 import { isLoopback } from '../../shared/process/env.ts';
 import { SECOND, ticksUntilFull, ticksUntilNextToken, ticksUntilToken } from '../limiter/bucket.ts';
 import type { BucketState, LimitStatus } from '../limiter/limiter.ts';
@@ -83,7 +84,7 @@ export class TrustedProxies {
   peerOf(socket: Known): Peer {
     const known = socket[PEER];
     if (known !== undefined) return known;
-    const address = plainAddress(socket.remoteAddress);
+    const address = plainAddress((socket instanceof TLSSocket ? below(socket) : socket).remoteAddress);
     const peer = { address, network: networkOf(address), isTrusted: this.has(address) };
     socket[PEER] = peer;
     return peer;

@@ -308,7 +308,14 @@ class Connections {
    * returns false.
    */
   #count(socket: Socket): boolean {
-    const name = this.#caps.countedAs?.(socket.remoteAddress);
+    const { countedAs } = this.#caps;
+    if (countedAs === undefined) return true;
+    // Its client has already reset the connection, so nobody would receive a response.
+    if (socket.remoteAddress === undefined) {
+      socket.destroy();
+      return false;
+    }
+    const name = countedAs(socket.remoteAddress);
     if (name === undefined) return true;
     if (this.#perAddress.of(name) >= this.#limits.connectionsPerAddress) {
       socket.destroy();
@@ -381,5 +388,5 @@ class Connections {
   }
 }
 
-/** The connection below a TLS connection, which Node's types lack. */
-const below = (socket: Socket): Socket => (socket as unknown as { _parent: Socket })._parent;
+/** The connection below a TLS connection, which Node's types lack. It keeps the address even after a reset. */
+export const below = (socket: Socket): Socket => (socket as unknown as { _parent: Socket })._parent;

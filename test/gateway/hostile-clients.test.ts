@@ -1,13 +1,19 @@
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
 import http from 'node:http';
+import net from 'node:net';
+import { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test, vi } from 'vitest';
+import tls from 'node:tls';
+import { describe, expect, test, vi } from 'vitest';
 import { Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
 import { Newcomers } from '../../gateway/limiter/newcomers.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import { LoadShedder, type Slot } from '../../gateway/pipeline/overload.ts';
 import { idOf } from '../support/api-key.ts';
+import { createAuthority } from '../support/certificates.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { scrape } from '../support/metrics.ts';
@@ -210,4 +216,53 @@ test('connections of trusted proxies and of this machine count only toward the t
   expect(await isClosedAtOnce(await connect(stack.gateway, '127.0.0.3'))).toBe(true);
   expect(await refused(stack, 'total')).toBe(1);
   expect(await refused(stack, 'address')).toBe(0);
+});
+
+describe('a client that resets its connection does not count as outside the networks of its secret', () => {
+  async function startLimited(settings = {}) {
+    const stack = await startStack(settings);
+    const secrets = `/keys/${idOf(await stack.issueKey(UNLIMITED))}/secrets`;
+    const { json } = await stack.admin('POST', secrets, { name: 'limited', networks: ['127.0.0.0/8'] });
+    return {
+      stack,
+      key: (json as { key: string }).key,
+      to: { host: '127.0.0.1', port: Number(new URL(stack.gateway).port) },
+    };
+  }
+
+  async function expectNoneElsewhere(stack: Stack) {
+    const metrics = await scrape(stack.adminUrl);
+    expect([
+      metrics.sum('gateway_decisions_total', { outcome: 'elsewhere' }),
+      metrics.sum('gateway_client_addresses_total', { network: 'public' }) ?? 0,
+    ]).toEqual([0, 0]);
+    expect(stack.log.filter(({ status }) => status === 401)).toEqual([]);
+  }
+
+  test('before the gateway has accepted it', async () => {
+    const { stack, key, to } = await startLimited();
+    const bytes = JSON.stringify(request(key));
+    const reset = `const one = require('net').connect(${JSON.stringify(to)}, () => one.write(${bytes}, () => one.resetAndDestroy()));`;
+    // This process, and the gateway in it, waits for the clients.
+    execFileSync(process.execPath, ['-e', `for (let sent = 0; sent < 40; sent++) { ${reset} }`]);
+    expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+    await expectNoneElsewhere(stack);
+  });
+
+  test('after the TLS handshake', async () => {
+    const { certFile, keyFile, caFile } = await createAuthority();
+    const { stack, key, to } = await startLimited({ TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile });
+    const ca = await readFile(caFile);
+    for (let sent = 0; sent < 40; sent++) {
+      const below = net.connect(to);
+      // Only the connection below can be reset, so the encrypted one must not take over its handle.
+      const socket = tls.connect({ socket: Duplex.from({ readable: below, writable: below }), host: to.host, ca });
+      socket.on('error', () => {});
+      await once(socket, 'secureConnect');
+      socket.write(request(key), () => below.resetAndDestroy());
+      await once(below, 'close');
+    }
+    expect((await send(`${stack.gateway}/v1/pets`, { key, ca })).status).toBe(200);
+    await expectNoneElsewhere(stack);
+  });
 });
