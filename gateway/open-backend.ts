@@ -105,7 +105,7 @@ export async function openBackend(
       watchEdits({ storage: own, plans: new Plans(own), planCache }, stopped.signal);
       // Without Redis, nobody else changes the store.
       if (options.embedded === undefined) {
-        const audit = follow(AUDIT_LOG, storage, announce, (lost) => {
+        const audit = follow(AUDIT_LOG, storage, doubt, (lost) => {
           logger.error(lost, 'Redis has lost changes');
           countLoss();
         });

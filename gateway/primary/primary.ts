@@ -112,7 +112,7 @@ export async function startPrimary(
     actOn(changed, clients, backend?.planCache);
   }
 
-  /** A worker that is slow to apply another gateway's ban is not killed, unlike one that delays operators' changes. */
+  /** Nobody waits for changes that are read from a log, so a worker that is slow to apply them is not killed. */
   async function doubt(changed: Changed): Promise<void> {
     for (const { channel } of workers.all()) channel.send('changed', changed);
     actOn(changed, clients, backend?.planCache);

@@ -7,6 +7,7 @@ import { LOGS_TO_4, logDescriptor } from '../../shared/process/log-descriptor.ts
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Stopping } from '../../shared/process/run.ts';
 import {
+  ANSWER_WITHIN_MS,
   type Answerers,
   type AskedOfPrimary,
   type AskedOfWorker,
@@ -23,13 +24,10 @@ export interface WorkerEnd {
   readonly said: string;
 }
 
-/** A worker that sends nothing for this long counts as hanging. */
+/** A worker that sends nothing for this long counts as hanging. A change waits for a worker for as long. */
 const HANGS_AFTER_S = 10;
 /** The limit for a worker that is still loading its code and therefore sends nothing. */
 const LOADS_WITHIN_S = 60;
-/** How long a change waits for a worker to confirm it. A starting worker has much to load and needs longer. */
-const CONFIRMS_WITHIN_MS = 1_000;
-const CONFIRMS_AT_START_WITHIN_MS = 10_000;
 /** Longer than a server needs to stop after the lame-duck and linger times. */
 const STOP_WITHIN_MS = 20_000;
 /** How many characters of a worker's standard error are kept: a log line of that length is written atomically. */
@@ -171,10 +169,13 @@ export class WorkerProcess {
     if (this.#hasStarted) await this.#insist('changed', changed, 'The worker did not confirm a change in time.');
   }
 
-  /** Makes the worker send the state of a key and forget the key. Resolves when the worker no longer uses the key. */
+  /**
+   * Makes the worker send the state of a key and forget the key. Resolves when the worker no longer uses the key. A
+   * worker that has been replaced has little time, because clients of its successor may wait for the key.
+   */
   async release(order: AskedOfWorker['release'][0]): Promise<void> {
-    if (this.#hasKeys)
-      await this.#insist('release', order, 'The worker did not release a key in time. Its last counts are lost.');
+    const complaint = 'The worker did not release a key in time. Its last counts are lost.';
+    if (this.#hasKeys) await this.#insist('release', order, complaint, this.isStopping ? ANSWER_WITHIN_MS : undefined);
   }
 
   /** Makes the worker send all states that are not stored yet. */
@@ -186,8 +187,8 @@ export class WorkerProcess {
     name: Name,
     question: AskedOfWorker[Name][0],
     complaint: string,
+    withinMs = HANGS_AFTER_S * 1_000,
   ): Promise<void> {
-    const withinMs = this.#serves ? CONFIRMS_WITHIN_MS : CONFIRMS_AT_START_WITHIN_MS;
     if ((await this.channel.insist(name, question, withinMs)) === true) return;
     // A disconnected worker exits by itself. If it misses several changes, one message is enough.
     if (this.#worker.isConnected() && !this.#isKilled) this.#stderr.add(complaint);

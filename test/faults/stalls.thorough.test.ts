@@ -9,7 +9,7 @@ import { type Answered, ask, startLoad } from '../support/paced-load.ts';
 import { startGatewayProcess, startRig, withModes } from '../support/redis-fault.ts';
 import { createKey } from '../support/redis-keys.ts';
 import { fact, TIMED } from '../support/timed.ts';
-import { signalAll } from '../support/workers.ts';
+import { stall } from '../support/workers.ts';
 
 /** A gateway stall is not a Redis outage: the replies wait in the gateway's sockets. */
 
@@ -31,12 +31,6 @@ type Gateway = Awaited<ReturnType<typeof start>>;
 
 /** Shared by all tests that do not change the deadline. */
 const gateway = await start();
-
-async function stall(pid: number, ms: number): Promise<void> {
-  signalAll(pid, 'SIGSTOP');
-  await sleep(ms);
-  signalAll(pid, 'SIGCONT');
-}
 
 /** Counts the local decisions among these answers, since the first of which the gateway must have logged no outage. */
 async function localOf({ log }: Gateway, answers: readonly Answered[]): Promise<number> {

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { Agent } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, vi } from 'vitest';
 import { childrenOf } from './children.ts';
 import { cleanUp } from './clean-up.ts';
@@ -110,6 +111,13 @@ export async function replaced(workers: Workers, end: (pid: number) => unknown):
 export function suspend(pid: number): void {
   process.kill(pid, 'SIGSTOP');
   cleanUp(() => isAlive(pid) && process.kill(pid, 'SIGKILL'));
+}
+
+/** Suspends a process and its children for a while. */
+export async function stall(pid: number, ms: number): Promise<void> {
+  signalAll(pid, 'SIGSTOP');
+  await sleep(ms);
+  signalAll(pid, 'SIGCONT');
 }
 
 /** Starts a gateway with workers and sends a request. The core answers once the test releases the answer. */

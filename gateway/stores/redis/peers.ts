@@ -22,7 +22,7 @@ const LISTED_EVERY_MS = 1_000;
 const FORGOTTEN_AFTER_SECONDS = 300;
 /** A gateway that has polled within this time serves clients, so a change waits for its confirmation. */
 const SERVES_FOR_SECONDS = 3;
-/** Longer than a gateway needs to replace a worker that hangs (primary/workers.ts). */
+/** Longer than a busy gateway needs, but not as long as it waits for a worker that hangs (primary/worker-process.ts). */
 const CONFIRM_WITHIN_MS = 2_000;
 /** After an outage of Redis, all gateways poll again within this time. */
 const BACK_WITHIN_MS = 2_000;
