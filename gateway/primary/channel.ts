@@ -116,7 +116,10 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
 export interface AskedOfWorker {
   readonly report: readonly [undefined, WorkerReport | undefined];
   /** The worker's last matching requests, the newest first. */
-  readonly requests: readonly [RequestQuery, readonly RequestReport[]];
+  readonly requests: readonly [
+    RequestQuery,
+    { readonly requests: readonly RequestReport[]; readonly keptSince: number },
+  ];
   /** What the worker knows about a key. */
   readonly key: readonly [id: string, KnownKey | undefined];
   /**

@@ -46,7 +46,10 @@ export async function startWorker(settings: GatewaySettings, logger: Logger, num
   const metrics = createMetrics('gateway', number);
   const primary = new Channel<AskedOfPrimary, AskedOfWorker>(process, {
     report: async () => report && { ...report(), metrics: await metrics.snapshot() },
-    requests: (query) => opened?.recent.find(query) ?? [],
+    requests: async (query) => ({
+      requests: (await opened?.recent.find(query)) ?? [],
+      keptSince: opened?.recent.keptSince(query) ?? 0,
+    }),
     key: (id) => clients.known(id),
     keys(page) {
       if (page === 'first') pages = clients.pages();

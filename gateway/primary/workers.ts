@@ -117,13 +117,15 @@ export class Workers {
 
   /** The last matching requests of the serving workers, the newest first, and the workers that did not answer. */
   async find(query: RequestQuery): Promise<FoundRequests> {
-    const ask = async ({ number, channel, startedAt: since }: WorkerProcess): Promise<FoundRequests> => {
+    const ask = async ({ current, changedAt }: Slot): Promise<FoundRequests> => {
+      if (current === undefined) return { requests: [], missing: [], since: changedAt.getTime() };
+      const { number, channel, startedAt } = current;
       const found = await channel.ask('requests', query, LIST_WITHIN_MS);
-      if (found === undefined) return { requests: [], missing: [`worker ${number}`], since };
-      const requests = found.map((one) => ({ ...one, gateway: { ...one.gateway, worker: number } }));
-      return { requests, missing: [], since };
+      if (found === undefined) return { requests: [], missing: [`worker ${number}`], since: startedAt };
+      const requests = found.requests.map((one) => ({ ...one, gateway: { ...one.gateway, worker: number } }));
+      return { requests, missing: [], since: Math.max(startedAt, found.keptSince) };
     };
-    return mergeFound(await Promise.all(this.#serving.map(ask)), query);
+    return mergeFound(await Promise.all(this.#slots.map(ask)), query);
   }
 
   get #serving(): WorkerProcess[] {
@@ -170,7 +172,7 @@ class Slot {
   /** The counts of processes that have exited, so that totals never fall. */
   #past: readonly Family[] = [];
   /** When the current process began to serve, or when the last one exited. */
-  #changedAt = new Date();
+  changedAt = new Date();
   #stopping = new AbortController();
 
   /** @param hasBegun whether a worker in any slot has ever served clients */
@@ -185,7 +187,7 @@ class Slot {
       worker: this.#number,
       pid: this.current?.pid,
       isStarting: this.current === undefined && !this.#hasExited,
-      since: this.#changedAt.toISOString(),
+      since: this.changedAt.toISOString(),
       silentMs: Math.round(this.current?.silentMs ?? 0),
     };
   }
@@ -208,7 +210,7 @@ class Slot {
     const address = await worker.serving;
     const before = this.current;
     this.current = worker;
-    this.#changedAt = new Date();
+    this.changedAt = new Date();
     logger.info({ worker: this.#number, pid: worker.pid }, 'worker is serving');
     if (before !== undefined) onReplaced(before);
     await before?.stop({ lameDuckMs: 0, lingerMs: replacedMs });
@@ -241,9 +243,9 @@ class Slot {
     logger.error(fields, 'worker exited');
     onCrash();
     if (this.current !== worker && reason !== 'first') return;
-    const servedMs = Date.now() - this.#changedAt.getTime();
+    const servedMs = Date.now() - this.changedAt.getTime();
     this.current = undefined;
-    this.#changedAt = new Date();
+    this.changedAt = new Date();
     void this.#refill(servedMs);
   }
 

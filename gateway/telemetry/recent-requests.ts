@@ -169,6 +169,15 @@ export class RecentRequests {
     return found;
   }
 
+  /**
+   * For a query for bans: from when on no matching request was overwritten, in Unix ms. An entry counts the refusals of
+   * up to a minute, so that of the oldest entry may be incomplete.
+   */
+  keptSince({ bansOf }: RequestQuery): number {
+    const oldest = bansOf && this.#rings.refused.oldest;
+    return oldest === undefined ? 0 : (Math.floor(oldest.recordedAt / MINUTE_MS) + 1) * MINUTE_MS;
+  }
+
   /** Leaves out slots that are reused or emptied in the meantime. */
   *#newestFirst(): Generator<NotedRequest> {
     const last = this.#places;
@@ -195,6 +204,11 @@ class Ring {
   constructor(size: number, kind: Kind) {
     this.size = size;
     this.#kind = kind;
+  }
+
+  /** The slot that is reused next; undefined while there are unused ones. */
+  get oldest(): NotedRequest | undefined {
+    return this.#slots[this.#next];
   }
 
   next(): NotedRequest {
@@ -301,7 +315,10 @@ export type RequestReport = z.infer<typeof RequestReport>;
 export interface FoundRequests {
   readonly requests: readonly RequestReport[];
   readonly missing: readonly string[];
-  /** The latest start (Unix time in ms) of a process that answered. Its predecessor's requests are lost. */
+  /**
+   * The latest start (Unix time in ms) of a process that answered. Its predecessor's requests are lost. For a query for
+   * bans, no earlier than `keptSince` of each process.
+   */
   readonly since: number;
 }
 

@@ -89,6 +89,7 @@ export const BREAKS: readonly Break[] = [
   row('gateway/stores/redis/step.ts', 'gateway/confirmed-changes', 'wasFull: script === URGENT', 'wasFull: false'),
   row('gateway/stores/redis/peers.ts', 'operators/redis-away', '> 0 || hungMs > HUNG_MS', '> 0'),
   row('gateway/operators/api/key-view.ts', 'operators/bans', 'Date.parse(began) >= since', 'true'),
+  row('gateway/operators/api/usage.ts', 'operators/bans', 'isKnown ? 0 : undefined', '0'),
   row('gateway/primary/changes.ts', 'gateway/confirmed-elsewhere', 'announce(made), notify(made)', 'announce(made)'),
   row(
     'gateway/stores/redis/peers.ts',

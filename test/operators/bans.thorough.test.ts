@@ -1,6 +1,6 @@
 import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import type {
   BansAnswer,
   ExplainAnswer,
@@ -18,7 +18,7 @@ import { type Answer, send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { ask, codeOf, dayLeft, get, hashOf, operatorsRedis, viewOf } from '../support/operators.ts';
 import { bothStacks, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
-import { replaced, startWorkers } from '../support/workers.ts';
+import { replaced, startWorkers, suspend } from '../support/workers.ts';
 
 /** Bans and resets. A reset gives a customer a fresh start. */
 
@@ -29,9 +29,9 @@ const refusedOf = async (stack: Stack, key: string) => (await view(stack, key)).
 
 /** The number of requests with the key that bans have refused, summed over all minutes. */
 async function bannedIn(stack: Stack, key: string): Promise<number> {
-  const { minutes } = await get<KeyUsageAnswer>(stack, `/keys/${idOf(key)}/usage`);
+  const { minutes } = await usageOf(stack, key);
   expect(minutes.map(({ at }) => at)).toEqual([...new Set(minutes.map(({ at }) => at))].sort());
-  return minutes.reduce((sum, minute) => sum + minute.banned, 0);
+  return minutes.reduce((sum, minute) => sum + (minute.banned ?? 0), 0);
 }
 
 /** Sends `times` requests and expects a ban to refuse them all. */
@@ -117,7 +117,8 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     expect(await bannedIn(stack, other)).toBe(0);
     const { minutes, ban: inUsage } = await get<KeyUsageAnswer>(stack, `/keys/${idOf(key)}/usage`);
     expect(inUsage).toEqual(ban);
-    const sum = (of: 'admitted' | 'refused' | 'banned') => minutes.reduce((total, minute) => total + minute[of], 0);
+    const sum = (of: 'admitted' | 'refused' | 'banned') =>
+      minutes.reduce((total, minute) => total + (minute[of] ?? 0), 0);
     expect([sum('admitted'), sum('refused'), sum('banned')]).toEqual([1, 2, 8]);
   });
 
@@ -224,6 +225,59 @@ test('refusals by all workers are summed, requests with tagged keys are found on
   expect(listed.err).toMatch(
     /^Note: requests before \S+Z may be missing, because a gateway or worker started then\.$/m,
   );
+});
+
+const usageOf = (stack: Stack, key: string) => get<KeyUsageAnswer>(stack, `/keys/${idOf(key)}/usage`);
+
+/** Issues a key, and sends requests before and during a ban by an operator. */
+async function bannedAfterUse(stack: Stack, times: number): Promise<string> {
+  const key = await stack.issueKey();
+  expect(await codeOf(stack, key)).toBe(200);
+  await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600 });
+  await refused(stack, key, times);
+  return key;
+}
+
+test('once a gateway has overwritten refusals by a ban, neither the ban nor the usage by minute shows a wrong count', async () => {
+  const stack = await startStack({ RECENT_REQUESTS: '100' });
+  const key = await bannedAfterUse(stack, 6);
+  await expect.poll(() => view(stack, key)).toMatchObject({ banRefused: 6 });
+  expect(await view(stack, key)).not.toHaveProperty('banRefusedMore');
+  // For each key, five refusals per minute get an entry. There are 30 entries.
+  for (let other = 0; other < 7; other++) await bannedAfterUse(stack, 5);
+  await expect.poll(() => view(stack, key)).toMatchObject({ banRefused: 0, banRefusedMore: true });
+  const { minutes, bannedCountedSince } = await usageOf(stack, key);
+  expect(minutes).toEqual([{ at: expect.any(String), admitted: 1, refused: 0 }]);
+  expect(Date.parse(bannedCountedSince as string)).toBeGreaterThan(Date.parse(minutes[0]?.at as string));
+});
+
+test('the usage by minute shows no refusals by bans of zero for minutes that began before a gateway', async () => {
+  const before = await startStack(withRedis);
+  const key = await bannedAfterUse(before, 6);
+  await expect.poll(() => bannedIn(before, key)).toBe(6);
+  await before.stop();
+  const begun = Date.now();
+  const after = await startStack(withRedis);
+  const { minutes, bannedCountedSince } = await usageOf(after, key);
+  expect(minutes).toEqual([{ at: expect.any(String), admitted: 1, refused: 0 }]);
+  expect(Date.parse(bannedCountedSince as string)).toBeGreaterThanOrEqual(begun);
+});
+
+test('the usage by minute shows that no ban refused any request, if gateways have run for longer', async () => {
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 120_000 });
+  const stack = await startStack().finally(() => vi.useRealTimers());
+  const key = await stack.issueKey();
+  expect(await codeOf(stack, key)).toBe(200);
+  expect((await usageOf(stack, key)).minutes).toMatchObject([{ admitted: 1, banned: 0 }]);
+});
+
+test('while a worker does not respond, nobody knows how many requests bans have refused', async () => {
+  const workers = await startWorkers();
+  const key = await workers.issueKey();
+  const usage = async () => (await workers.admin(`/keys/${idOf(key)}/usage`)).json;
+  expect(await usage()).toHaveProperty('bannedCountedSince');
+  suspend(workers.pids()[0] as number);
+  expect(await usage()).not.toHaveProperty('bannedCountedSince');
 });
 
 test('a limit is reported as too low once its clients have had to wait over a minute for ten minutes', async () => {

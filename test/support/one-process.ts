@@ -56,7 +56,10 @@ export async function startGateway(
   operators = await serveOperators(settings, backend, logger, {
     metrics,
     requests: {
-      find: async (query) => ({ requests: await backend.recent.find(query), missing: [], since }),
+      async find(query) {
+        const requests = await backend.recent.find(query);
+        return { requests, missing: [], since: Math.max(since, backend.recent.keptSince(query)) };
+      },
     },
     banned: () => [backend.banned.latest()],
     isLocal: () => backend.nodesAway() > 0,

@@ -63,7 +63,10 @@ export const KeyView = z.object({
   bannedSince: time.optional(),
   /** How many requests the active ban has refused, as far as the gateways remember. */
   banRefused: count.optional(),
-  /** Whether the ban may have refused more, because a gateway or worker does not respond or started during the ban. */
+  /**
+   * Whether the ban may have refused more, because a gateway or worker does not respond, started during the ban, or has
+   * forgotten requests.
+   */
   banRefusedMore: z.boolean().optional(),
   /** The number of bans in a row, including the active or last one. Each is twice as long as the one before. */
   bans: count,
@@ -124,11 +127,16 @@ export type FoundAnswer = z.infer<typeof FoundAnswer>;
 /** `at` is the start of the minute, or the date. */
 export const UseOfTime = z.object({ at: z.string(), admitted: count, refused: count });
 
-/** `now` is the time on the clock that decisions use. `banned` counts requests refused by bans, as far as known. */
+/**
+ * `now` is the time on the clock that decisions use. `banned` counts requests refused by bans, and is complete for
+ * minutes that began at `bannedCountedSince` or later. Of earlier ones, gateways may have forgotten requests, so zeros
+ * are left out. `bannedCountedSince` is left out if a gateway or worker does not respond.
+ */
 export const KeyUsageAnswer = z.object({
   now: time,
   ban: BanView.optional(),
-  minutes: listOf(UseOfTime.extend({ banned: count })),
+  bannedCountedSince: time.optional(),
+  minutes: listOf(UseOfTime.extend({ banned: count.optional() })),
   days: listOf(UseOfTime),
 });
 export type KeyUsageAnswer = z.infer<typeof KeyUsageAnswer>;

@@ -133,7 +133,7 @@ export const sumsOf = (counts: readonly Counts[]): Counts => ({
 /**
  * Counts the requests that bans have refused. No store counts them, because a gateway that knows of a ban does not call
  * the store. The count is therefore a sum over the recent requests of all gateways, including repeated ones. It is too
- * low if a process does not respond or started after the ban began, or once older requests have dropped out of the list.
+ * low if a process does not respond, started after the ban began, or has overwritten requests since then.
  */
 
 type BanDependencies = Pick<AdminDependencies, 'requests' | 'planCache'>;
@@ -174,16 +174,19 @@ export async function runningBans(
 
 const MINUTE_MS = 60_000;
 
-/** Counts the requests of the last hour that bans on a key refused, by minute. @param now in minutes since 1970 */
-export async function refusedByBans(
-  { requests }: BanDependencies,
-  id: string,
-  now: number,
-): Promise<ReadonlyMap<number, number>> {
+/**
+ * Counts the requests of the last hour that bans on a key refused, by minute.
+ * @param now in minutes since 1970
+ * @returns also from when on the counts are complete, in Unix ms; undefined if a process does not respond
+ */
+export async function refusedByBans({ requests }: BanDependencies, id: string, now: number) {
   const from = (now - MINUTES_KEPT + 1) * MINUTE_MS;
-  const found = (await requests.find({ bansOf: [id], isByMinute: true, from, limit: 1 })).requests;
-  const refused = Map.groupBy(found, ({ at }) => Math.floor(Date.parse(at) / MINUTE_MS));
-  return new Map([...refused].map(([minute, those]) => [minute, countOf(those)]));
+  const found = await requests.find({ bansOf: [id], isByMinute: true, from, limit: 1 });
+  const byMinute = Map.groupBy(found.requests, ({ at }) => Math.floor(Date.parse(at) / MINUTE_MS));
+  return {
+    refused: new Map([...byMinute].map(([minute, those]) => [minute, countOf(those)])),
+    since: found.missing.length === 0 ? found.since : undefined,
+  };
 }
 
 const countOf = (requests: readonly { readonly repeated: number }[] = []): number =>

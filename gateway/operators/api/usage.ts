@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { z } from 'zod';
 import { must } from '../../../shared/schemas/must.ts';
-import { DAY, MINUTE } from '../../limiter/bucket.ts';
+import { DAY, MILLISECOND, MINUTE } from '../../limiter/bucket.ts';
 import { countsOf, DAYS_KEPT, dateOf, type KeyEntry, MINUTES_KEPT } from '../../limiter/key-record.ts';
 import { hasTags, TAG_NAME, valueOfTag } from '../../limiter/tags.ts';
 import { type KeyCursor, writeCursor } from '../../stores/storage.ts';
@@ -97,20 +97,27 @@ function sumOf(days: readonly UsedOnDay[]): UsageOfKey[] {
 export const showKeyUsage = operation({ target: findKey, answer: KeyUsageAnswer }, async ({ deps, target: entry }) => {
   const now = await deps.keys.now();
   const minute = Math.floor(now / MINUTE);
-  const [banned, bans] = await Promise.all([refusedByBans(deps, entry.id, minute), runningBans(deps, [entry], now)]);
+  const [byBans, bans] = await Promise.all([refusedByBans(deps, entry.id, minute), runningBans(deps, [entry], now)]);
   const decided = new Map(countsOf(entry.usage.minutes, entry).map((count) => [count.at, count]));
-  const minutes = [...new Set([...decided.keys(), ...banned.keys()])]
+  const minutes = [...new Set([...decided.keys(), ...byBans.refused.keys()])]
     .filter((at) => at > minute - MINUTES_KEPT && at <= minute)
     .sort((a, b) => a - b)
     .map((at) => {
       const { admitted, refused } = decided.get(at) ?? { admitted: 0, refused: 0 };
-      return { at: toTime(at * MINUTE), admitted, refused, banned: banned.get(at) ?? 0 };
+      const isKnown = byBans.since !== undefined && (at * MINUTE) / MILLISECOND >= byBans.since;
+      return {
+        at: toTime(at * MINUTE),
+        admitted,
+        refused,
+        banned: byBans.refused.get(at) ?? (isKnown ? 0 : undefined),
+      };
     });
   const today = Math.floor(now / DAY);
   const days = daysOf(entry, today - DAYS_KEPT + 1, today);
   return {
     now: toTime(now),
     ban: bans.get(entry.id),
+    bannedCountedSince: byBans.since === undefined ? undefined : new Date(byBans.since).toISOString(),
     minutes,
     days: days.map(({ day: at, admitted, refused }) => ({ at, admitted, refused })),
   };

@@ -135,7 +135,7 @@ function KeyUse({ id }: { id: string }) {
   const now = Date.parse(value.now) / 1_000;
   return html`
     <div class="columns">
-      <${Use} title="Requests per minute" step="minute" used=${value.minutes} now=${now} />
+      <${Use} title="Requests per minute" step="minute" used=${value.minutes} now=${now} bannedSince=${value.bannedCountedSince} />
       <${Use} title="Requests per day (UTC)" step="day" used=${value.days} now=${now} />
     </div>
   `;
@@ -147,18 +147,25 @@ interface UseProps {
   /** Minutes or days without requests have no entry here; they are shown as 0. */
   readonly used: KeyUsageAnswer[`${Step}s`];
   readonly now: number;
+  /** From when on requests refused by bans are known; before that, a count of zero is unknown. */
+  readonly bannedSince?: string | undefined;
 }
 
-function Use({ title, step, used, now }: UseProps) {
+function Use({ title, step, used, now, bannedSince = '' }: UseProps) {
   const [length, actions] = useTimeRange(step);
   const times = timesUpTo(now, step, length);
   const byTime = new Map(used.map((one) => [Date.parse(one.at) / 1_000, one as KeyUsageAnswer['minutes'][number]]));
-  const bars = (label: string, of: 'admitted' | 'refused' | 'banned'): Series => {
-    return { label, color: of, kind: 'bars', values: times.map((at) => byTime.get(at)?.[of] ?? 0) };
+  const bars = (label: string, of: 'admitted' | 'refused' | 'banned', isKnown = (_at: number) => true): Series => {
+    return {
+      label,
+      color: of,
+      kind: 'bars',
+      values: times.map((at) => byTime.get(at)?.[of] ?? (isKnown(at) ? 0 : null)),
+    };
   };
   const series = [bars('Admitted', 'admitted'), bars('Refused', 'refused')];
   // Refusals by a ban are known only as long as the gateways remember the requests.
-  if (step === 'minute') series.push(bars('Refused by a ban', 'banned'));
+  if (step === 'minute') series.push(bars('Refused by a ban', 'banned', (at) => at * 1_000 >= Date.parse(bannedSince)));
   return html`<${Chart} ...${{ title, actions, step, times, series, format: number }} />`;
 }
 
