@@ -149,6 +149,7 @@ export class PlanCache {
     const isUsable = this.ifKnown !== undefined || isWhole(stored);
     this.rejected = isUsable ? rejected : rejected.map((value) => ({ ...value, kept: undefined }));
     this.#alarm(this.rejected);
+    if (!this.isReadable) this.#logger.info('plan table can be read again');
     this.isReadable = true;
     this.isMissing = false;
     if (!isUsable) return;

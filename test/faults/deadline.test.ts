@@ -1,6 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { startDeadline } from '../../gateway/limiter/outage.ts';
+import { connect } from '../../gateway/stores/redis/connection.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { readableLog } from '../support/log.ts';
+import { ownRedis } from '../support/redis-database.ts';
 
 function block(ms: number): void {
   for (const end = performance.now() + ms; performance.now() < end; );
@@ -27,4 +31,22 @@ test('each further missed deadline is reported until the call ends', async () =>
   expect(calls.length).toBe(count);
   // A timer may be early by a millisecond.
   for (const at of [0, 1, 2]) expect(calls[at]).toBeGreaterThanOrEqual(50 * (at + 1) - 1);
+});
+
+test('a stall of the event loop fails no command to Redis, but a Redis that does not answer does', async () => {
+  const server = await ownRedis();
+  const target = { mode: 'single', urls: [server.url], masterName: undefined, sentinelUsername: undefined } as const;
+  const own = { credentials: () => ({ username: '', password: '' }), ca: undefined, timeoutMs: 200, startMs: 3_000 };
+  const redis = await connect({ ...target, ...own }, readableLog().logger);
+  cleanUp(() => redis.disconnect());
+  for (let times = 0; times < 3; times++) {
+    const answer = redis.hgetall('gateway:plans');
+    block(300);
+    expect(await answer).toEqual({});
+  }
+  server.pause();
+  cleanUp(() => server.resume());
+  const askedAt = performance.now();
+  await expect(redis.hgetall('gateway:plans')).rejects.toThrow('Command timed out');
+  expect(performance.now() - askedAt).toBeGreaterThanOrEqual(199);
 });

@@ -9,7 +9,7 @@ import { type Answered, ask, startLoad } from '../support/paced-load.ts';
 import { startGatewayProcess, startRig, withModes } from '../support/redis-fault.ts';
 import { createKey } from '../support/redis-keys.ts';
 import { fact, TIMED } from '../support/timed.ts';
-import { stall } from '../support/workers.ts';
+import { signalAll, stall } from '../support/workers.ts';
 
 /** A gateway stall is not a Redis outage: the replies wait in the gateway's sockets. */
 
@@ -80,6 +80,31 @@ test.for([70, 800])('a gateway that stalls for %i ms still makes shared decision
   expect(new Set(load.answers.map(({ status }) => status))).toEqual(new Set([200]));
   expect(await redis.hget(hash, 'admitted')).toBe(String(load.answers.length + 1));
   expect(await localOf(gateway, load.answers)).toBe(0);
+});
+
+test('a stall is no fault of the plan table, but a Redis outage is, and its end is logged', async () => {
+  const { pid, log } = await start({ REDIS_TIMEOUT_MS: '1000' });
+  const lines = () => log().filter(({ msg }) => String(msg).startsWith('plan table'));
+  for (let times = 0; times < 2; times++) {
+    // Primary and worker read the table four times a second.
+    server.pause();
+    await sleep(500);
+    signalAll(pid, 'SIGSTOP');
+    server.resume();
+    await sleep(1_000);
+    signalAll(pid, 'SIGCONT');
+    await sleep(500);
+  }
+  expect(lines()).toEqual([]);
+  server.pause();
+  await expect.poll(lines).toHaveLength(2);
+  server.resume();
+  await expect.poll(lines).toHaveLength(4);
+  expect(lines().map(({ level, msg }) => `${level} ${msg}`)).toEqual([
+    ...Array(2).fill('50 plan table cannot be read; the last good one stays'),
+    ...Array(2).fill('30 plan table can be read again'),
+  ]);
+  await untilSettled(gateway);
 });
 
 test('a flood of pipelined requests without a key does not open a circuit breaker', async () => {

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { type Cluster, Command, type Redis } from 'ioredis';
 import { Counter, type Family, Histogram } from '../../../shared/process/counts.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
+import { startDeadline } from '../../limiter/outage.ts';
 import { notTheRecord, OtherValue } from '../storage.ts';
 import { DEADLINES_MISSED, REDIS_CALL } from './target.ts';
 
@@ -15,6 +16,18 @@ export const keyOf = (id: string): string => `gateway:key:{${id}}`;
 
 const TEXT = readFileSync(new URL('../../limiter/decide.lua', import.meta.url), 'utf8');
 const SHA = createHash('sha1').update(TEXT).digest('hex');
+
+/**
+ * Replaces the timeout of all commands, also of those that the library makes itself. Its own timer fires before a waiting
+ * reply is read, so a stall of this process would count as a Redis that does not answer.
+ */
+Command.prototype.setTimeout = function setDeadline(this: Command, ms: number): void {
+  const end = startDeadline(ms, () => {
+    end();
+    this.reject(new Error('Command timed out'));
+  });
+  this.promise.then(end, end);
+};
 
 /** A command without a timeout: the limiter has its own deadline and can use a late reply. */
 class DecideCommand extends Command {
