@@ -5,9 +5,12 @@ import type { Credential } from '../limiter/credential.ts';
 import type { Limiter, Verdict } from '../limiter/limiter.ts';
 import { CLOSE_CODES, type Tunnel } from '../upstream/tunnel.ts';
 
-/** Whether a request asks to upgrade to WebSocket and nothing else (RFC 6455 §4.1). */
-export const asksForWebSocket = ({ method, headers: { upgrade = '' } }: IncomingMessage): boolean =>
-  method === 'GET' && upgrade.toLowerCase() === 'websocket';
+/**
+ * Whether a request asks to upgrade to WebSocket and nothing else (RFC 6455 §4.1). HTTP/1.0 has no upgrades (RFC 9110
+ * §7.8).
+ */
+export const asksForWebSocket = ({ method, httpVersion, headers: { upgrade = '' } }: IncomingMessage): boolean =>
+  method === 'GET' && httpVersion === '1.1' && upgrade.toLowerCase() === 'websocket';
 
 /** Sixteen bytes in base64 (RFC 6455 §4.1). */
 const HANDSHAKE_KEY = /^[\w+/]{22}==$/;
@@ -25,6 +28,15 @@ export function checkHandshake({ headers }: IncomingMessage): void {
 
 /** The outcomes that close a WebSocket. An empty bucket does not: only the handshake takes a token. */
 const REFUSED: ReadonlySet<Verdict['outcome']> = new Set(['unauthorized', 'forbidden', 'banned']);
+
+/** The close code for both sides, and the reason in the log. */
+type Closing = readonly [code: number, because: string];
+const STOPPING: Closing = [CLOSE_CODES.goingAway, 'The WebSocket was closed because the gateway is stopping.'];
+const IDLE: Closing = [CLOSE_CODES.goingAway, 'The WebSocket was closed because it was idle.'];
+const INVALID: Closing = [
+  CLOSE_CODES.policyViolation,
+  'The WebSocket was closed because its key is no longer valid or is banned.',
+];
 
 /** A revoked key or secret must stop working within a second, so keys are checked twice a second. */
 const LOOK_EVERY_MS = 500;
@@ -55,13 +67,13 @@ export class Tunnels {
   add(tunnel: Tunnel, credential: Credential): void {
     this.#open.set(tunnel, credential);
     tunnel.onceClosed(() => this.#open.delete(tunnel));
-    if (this.#stopped) tunnel.close(CLOSE_CODES.goingAway);
+    if (this.#stopped) tunnel.close(...STOPPING);
   }
 
   stop(): void {
     this.#stopped = true;
     this.#endLooking();
-    for (const tunnel of this.#open.keys()) tunnel.close(CLOSE_CODES.goingAway);
+    for (const tunnel of this.#open.keys()) this.#close(tunnel, STOPPING);
   }
 
   async #closeInvalid(): Promise<void> {
@@ -76,8 +88,7 @@ export class Tunnels {
 
   #closeIdle(): void {
     const latest = performance.now() - this.#idleMs;
-    for (const tunnel of this.#open.keys())
-      if (tunnel.lastActiveAt < latest) this.#close(tunnel, CLOSE_CODES.goingAway);
+    for (const tunnel of this.#open.keys()) if (tunnel.lastActiveAt < latest) this.#close(tunnel, IDLE);
   }
 
   /** @param tunnels those of one secret and address */
@@ -86,12 +97,12 @@ export class Tunnels {
     // While key data cannot be read, keys count as valid.
     const verdict = await this.#limiter.peek(credential).catch(() => undefined);
     if (verdict === undefined || !REFUSED.has(verdict.outcome)) return;
-    for (const [tunnel] of tunnels) if (this.#open.has(tunnel)) this.#close(tunnel, CLOSE_CODES.policyViolation);
+    for (const [tunnel] of tunnels) if (this.#open.has(tunnel)) this.#close(tunnel, INVALID);
   }
 
   /** Closes a WebSocket only once: a message during the closing handshake must not close it again. */
-  #close(tunnel: Tunnel, code: number): void {
+  #close(tunnel: Tunnel, why: Closing): void {
     this.#open.delete(tunnel);
-    tunnel.close(code);
+    tunnel.close(...why);
   }
 }

@@ -80,7 +80,9 @@ export class Exchange {
   isObserved = false;
   /** The code with which the core refused the request, if it is one of ours. */
   coreCode: string | undefined;
-  tunnel: { readonly bytesFromClient: number; readonly bytesFromCore: number } | undefined;
+  tunnel:
+    | { readonly bytesFromClient: number; readonly bytesFromCore: number; readonly closedBecause: string | undefined }
+    | undefined;
   /** The error in the response. Its cause is the original fault. */
   error: HttpError | undefined;
   /** Headers that are known only when the response begins. */
@@ -159,8 +161,9 @@ export class Exchange {
     return verdict !== undefined && verdict.outcome !== 'undecided' && verdict.mode === 'local' ? 'local' : undefined;
   }
 
-  /** Why the gateway cut the connection before the response was complete, if it did. */
+  /** Why the gateway cut the connection before the response was complete or closed the WebSocket, if it did. */
   get cutBecause(): string | undefined {
+    if (this.tunnel !== undefined) return this.tunnel.closedBecause;
     return this.status === CLIENT_CLOSED_REQUEST ? whyCut(this.response) : undefined;
   }
 

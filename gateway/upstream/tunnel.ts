@@ -126,6 +126,8 @@ export class Tunnel {
   bytesFromCore = 0;
   /** When data last arrived from either side, by performance.now(). */
   lastActiveAt = performance.now();
+  /** Why the gateway closed it, if it did. */
+  closedBecause: string | undefined;
 
   constructor(client: Socket, core: Socket) {
     this.#client = client;
@@ -151,7 +153,8 @@ export class Tunnel {
   };
 
   /** Closes both sides. Sends the reason, unless that would split a frame that is half sent. */
-  close(code: number): void {
+  close(code: number, because: string): void {
+    this.closedBecause = because;
     this.#core.unpipe(this.#client);
     this.#client.unpipe(this.#core);
     if (this.#fromCore.isBetweenFrames) this.#client.write(closeFrame(code, false));

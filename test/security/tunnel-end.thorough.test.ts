@@ -58,6 +58,7 @@ test('an idle WebSocket is closed, and one with pings is not', TIMED, async () =
   await expect.poll(() => core.closeCodes).toEqual([1_001]);
   await sleep(1_000);
   expect(busy.webSocket.readyState).toBe(WebSocket.OPEN);
+  expect(stack.log.find(({ status }) => status === 101)?.reason).toContain('idle');
 });
 
 test('a stop closes WebSockets at once with code 1001 at both ends, and new ones are refused', async () => {
@@ -69,6 +70,7 @@ test('a stop closes WebSockets at once with code 1001 at both ends, and new ones
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
   await stopping;
   expect(core.closeCodes).toEqual([1_001]);
+  expect(stack.log.find(({ status }) => status === 101)?.reason).toContain('stopping');
 });
 
 test('an unfinished WebSocket frame is not followed by a close frame', async () => {
@@ -102,6 +104,8 @@ test.for(bothStacks(redisUrl))(
     expect(await Promise.all(tunnels.slice(0, 2).map(({ closed }) => closed))).toEqual([1_008, 1_008]);
     expect(performance.now() - before).toBeLessThan(1_500);
     await sleep(700);
+    const logged = stack.log.flatMap(({ status, reason }) => (status === 101 ? [reason] : []));
+    expect(logged).toEqual(Array(2).fill(expect.stringContaining('no longer valid')));
     expect(tunnels[2]?.webSocket.readyState).toBe(WebSocket.OPEN);
   },
 );

@@ -109,7 +109,9 @@ test('an upgrade to another protocol or on another path is ignored', async () =>
     const headers = { ...HANDSHAKE, Upgrade: upgrade as string };
     expect((await send(stack.gateway + target, { key, headers })).status).toBe(200);
   }
-  expect(core.requests.map(({ headers }) => headers.upgrade)).toEqual(Array(4).fill(undefined));
+  const inOlderVersion = headOf(key).replace('HTTP/1.1', 'HTTP/1.0');
+  expect(await sendBytes(stack.gateway, inOlderVersion)).toMatch(/^HTTP\/1\.1 200 /);
+  expect(core.requests.map(({ headers }) => headers.upgrade)).toEqual(Array(5).fill(undefined));
   expect((await send(stack.gateway + PATH, { method: 'POST', key, headers: HANDSHAKE })).status).toBe(405);
   expect(core.handshakes).toHaveLength(0);
 });
