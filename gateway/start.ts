@@ -90,7 +90,6 @@ export async function serveClients(
       traffic,
       trustedProxies,
       bodyLimitBytes: settings.BODY_LIMIT_BYTES,
-      coreTimeoutMs: settings.CORE_TIMEOUT_MS,
       draftFields: settings.RATELIMIT_FIELDS === 'on',
       showsTiming: settings.SERVER_TIMING === 'on',
       coreToken: coreTokenOf(settings, logger),

@@ -16,10 +16,9 @@ import type { BannedKeys, KeyWatch } from '../telemetry/key-watch.ts';
 import type { RecentRequests } from '../telemetry/recent-requests.ts';
 import { ElsewhereLog, logExchange, type Traffic } from '../telemetry/request-metrics.ts';
 import type { Done } from '../upstream/answer.ts';
-import { upstreamFault } from '../upstream/faults.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
-import { attemptIdOf, requestHeaders } from '../upstream/headers.ts';
-import { openTunnel, type Upgrade } from '../upstream/tunnel.ts';
+import { requestHeaders, type UpstreamRequest } from '../upstream/headers.ts';
+import type { Upgrade } from '../upstream/tunnel.ts';
 import { Authorizer, authenticate, MALFORMED, refusalOf, refuseKeyInTarget, shed } from './authorize.ts';
 import {
   addForwarded,
@@ -233,7 +232,6 @@ interface ForwardDependencies {
   readonly forwarder: Forwarder;
   readonly tunnels: Tunnels;
   readonly trustedProxies: TrustedProxies;
-  readonly coreTimeoutMs: number;
   /** Whether the IETF draft's RateLimit fields are sent. */
   readonly draftFields: boolean;
   /** Returns the current token for the core. Undefined if the core needs none. */
@@ -244,19 +242,8 @@ interface ForwardDependencies {
 function forwardTo(deps: ForwardDependencies): Forward {
   return (exchange, request, body, done) => {
     if (body === undefined && request.hasBody) throw takesNoBody();
-    deps.forwarder.forward(
-      {
-        method: request.method,
-        target: request.target,
-        headers: headersForCore(exchange, request, deps),
-        body,
-        id: exchange.id,
-        client: exchange.client ?? { id: '', slowUntil: 0, largeUntil: 0, largePath: '' },
-      },
-      exchange,
-      clientHeaders(exchange, deps.draftFields),
-      done,
-    );
+    const asked = requestForCore(exchange, request, body, deps);
+    deps.forwarder.forward(asked, exchange, clientHeaders(exchange, deps.draftFields), done);
   };
 }
 
@@ -266,25 +253,33 @@ function tunnelTo(deps: ForwardDependencies, upgrade: Upgrade): Forward {
     checkHandshake(exchange.request);
     if (request.hasBody) throw takesNoBody();
     if (deps.tunnels.stopped) throw unavailable('The gateway is stopping.');
-    const asked = {
-      core: deps.forwarder.cores.next().address,
-      target: request.target,
-      headers: [...headersForCore(exchange, request, deps), 'X-Request-Id', attemptIdOf(exchange.id)],
+    deps.forwarder.openTunnel({
+      request: requestForCore(exchange, request, undefined, deps),
+      destination: exchange,
       extraHeaders: clientHeaders(exchange, deps.draftFields),
-      timeoutMs: deps.coreTimeoutMs,
-    };
-    exchange.sentAt = performance.now();
-    openTunnel(asked, upgrade).then(
-      (opened) => {
-        exchange.answeredAt = performance.now();
-        exchange.tunnel = opened;
-        deps.tunnels.add(opened, exchange.credential as Credential);
-        done();
+      upgrade,
+      opened: (tunnel) => {
+        exchange.tunnel = tunnel;
+        deps.tunnels.add(tunnel, exchange.credential as Credential);
       },
-      (fault: unknown) => done(upstreamFault(fault)),
-    );
+      done,
+    });
   };
 }
+
+const requestForCore = (
+  exchange: Exchange,
+  request: CanonicalRequest,
+  body: Buffer | undefined,
+  deps: ForwardDependencies,
+): UpstreamRequest => ({
+  method: request.method,
+  target: request.target,
+  headers: headersForCore(exchange, request, deps),
+  body,
+  id: exchange.id,
+  client: exchange.client ?? { id: '', slowUntil: 0, largeUntil: 0, largePath: '' },
+});
 
 function headersForCore(
   { trace, keyId = '', clientAddress, peer, request }: Exchange,

@@ -7,7 +7,7 @@ import { hasBody, responseHeaders } from './headers.ts';
 /** Parses the responses that follow each other on one connection: small ones as a whole, large ones in pieces. */
 
 /** A longer body is streamed, so that the unread data of slow clients does not fill the memory. */
-const MAX_BODY_BYTES = 65_536;
+export const MAX_BODY_BYTES = 65_536;
 const MAX_HEAD_BYTES = 16_384;
 const MAX_TEXT_BYTES = 16_384;
 /** This is enough for a body in the smallest realistic chunks. */
@@ -33,6 +33,9 @@ export interface Answer extends AnswerHead {
   /** A short body is a string with one character per byte, so that head and body take one write. */
   readonly body: string | Buffer;
 }
+
+/** What the client gets of a response. */
+export type WholeAnswer = Pick<Answer, 'status' | 'headers' | 'isChunked' | 'body'>;
 
 /** A response that must be streamed. None of it has been forwarded yet, so the request can be repeated. */
 export class AnswerTooLarge extends Error {
@@ -311,7 +314,7 @@ const CODE = /"code":"([a-z_]+)"/;
  * The code of the core's error, if it is one of ours. Returns our own string, because a slice of the body would keep
  * all of it in memory.
  */
-function codeOf({ status, body }: Answer): string | undefined {
+function codeOf({ status, body }: WholeAnswer): string | undefined {
   const code = status >= 400 && typeof body === 'string' ? CODE.exec(body)?.[1] : undefined;
   return code === undefined ? undefined : Object.keys(ERRORS).find((known) => known === code);
 }
@@ -322,7 +325,11 @@ function codeOf({ status, body }: Answer): string | undefined {
  * @returns the code with which the core refused the request; undefined for the core's own faults, which its log
  *   explains
  */
-export function sendAnswer(answer: Answer, response: ServerResponse, extra: readonly string[]): string | undefined {
+export function sendAnswer(
+  answer: WholeAnswer,
+  response: ServerResponse,
+  extra: readonly string[],
+): string | undefined {
   const { status, headers, isChunked, body } = answer;
   const kept = responseHeaders(headers, status);
   // A chunked response gets a Content-Length.

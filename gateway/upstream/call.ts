@@ -24,7 +24,7 @@ const NONE: readonly never[] = [];
 export interface CallContext {
   readonly cores: CoreChoice;
   readonly timeoutMs: number;
-  remove(call: Call): void;
+  remove(call: { place: number }): void;
 }
 
 /**

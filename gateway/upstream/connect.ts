@@ -8,7 +8,7 @@ import { foreignType } from './headers.ts';
 
 /** Connections to a core: for clients' requests, and to check whether it is ready. */
 
-const TOO_SLOW = 'The core did not accept a connection in time.';
+export const TOO_SLOW = 'The core did not accept a connection in time.';
 /** How often the kernel checks that the peer of an idle connection is still there. */
 const TCP_KEEP_ALIVE_MS = 60_000;
 

@@ -75,8 +75,8 @@ const OURS_TO_SAY = /^(?:x-ratelimit|access-control)-/;
  */
 export function responseHeaders(rawHeaders: readonly string[], status: number): string[] {
   const kept = filter(rawHeaders, OF_CORES);
-  // A 204 has no length (RFC 9110 §8.6).
-  if (status === 204) return without(kept, LENGTH);
+  // A 101 or 204 has no length (RFC 9110 §8.6).
+  if (status === 101 || status === 204) return without(kept, LENGTH);
   if (status === 503 || status === 429) kept.push('Retry-After', waitOf(rawHeaders));
   return kept;
 }

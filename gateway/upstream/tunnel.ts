@@ -1,13 +1,14 @@
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { Socket } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
-import { type ErrorCode, HttpError } from '../../shared/http/errors.ts';
 import { http } from '../../shared/http/node-http.ts';
 import { pairsOf } from '../../shared/lists.ts';
+import { MAX_BODY_BYTES, type WholeAnswer } from './answer.ts';
+import { TOO_SLOW } from './connect.ts';
 import type { CoreAddress } from './core-addresses.ts';
-import { ClientGone, CoreTooSlow } from './faults.ts';
+import { ClientGone, CoreTooSlow, NotConnected, Unreadable } from './faults.ts';
 import { responseHeaders } from './headers.ts';
 
 /** A WebSocket through the gateway consists of two connections. All data from one is sent on the other. */
@@ -22,8 +23,14 @@ interface TunnelRequest {
   readonly headers: readonly string[];
   /** A flat list of names and values, which is sent with the 101 after the core's own headers. */
   readonly extraHeaders: readonly string[];
-  /** The time within which the core must accept. */
-  readonly timeoutMs: number;
+}
+
+/** A handshake that was sent to a core. */
+export interface TunnelAttempt {
+  /** The open WebSocket, or the error with which the core refused it. If it rejects, the client has received nothing. */
+  readonly result: Promise<Tunnel | WholeAnswer>;
+  /** Closes the connection to the core. For use before there is a result. */
+  end(): void;
 }
 
 /** The client's side. */
@@ -40,49 +47,84 @@ const CLOSE_WITHIN_MS = 1_000;
 
 const UPGRADE = ['Connection', 'Upgrade', 'Upgrade', 'websocket'];
 
-/**
- * Requests a WebSocket from the core, and connects it to the client once the core accepts.
- * @throws if the core does not accept, before anything is sent to the client: {HttpError} for any response except 101
- */
-export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): Promise<Tunnel> {
-  // The socket's 'close' event has already fired, so nothing would close the core's side before its idle timeout.
-  if (socket.destroyed) return Promise.reject(new ClientGone());
-  const { promise, resolve, reject } = Promise.withResolvers<Tunnel>();
+/** Requests a WebSocket from the core, and connects it to the client once the core accepts. */
+export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): TunnelAttempt {
+  const { promise, resolve, reject } = Promise.withResolvers<Tunnel | WholeAnswer>();
   const { url, connect } = asked.core;
   const { host, protocol } = new URL(url);
-  const agent = new (protocol === 'https:' ? https : http).Agent({ ...connect });
+  const isSecure = protocol === 'https:';
+  const agent = new (isSecure ? https : http).Agent({ ...connect });
   // The core's certificate is checked against this Host.
-  const headers = { host };
-  const proxy = createProxyServer({ target: url, agent, headers, connectTimeout: CONNECT_TIMEOUT_MS });
+  const proxy = createProxyServer({ target: url, agent, headers: { host } });
   // Faults are handled below until the tunnel is open, and then by the tunnel.
   proxy.on('error', () => {});
-  proxy.once('proxyReqWs', (outgoing) => {
+  proxy.once('open', (core) => resolve(new Tunnel(socket, core)));
+  let outgoing!: ClientRequest;
+  proxy.once('proxyReqWs', (created) => {
+    outgoing = created;
     ask(outgoing, asked);
-    outgoing.once('upgrade', (answer) => answerClient(answer, asked.extraHeaders));
-    // After this event the library adds its own listeners. They would close the client's connection at any fault and
-    // forward any response other than 101, so they are removed before one can run.
-    queueMicrotask(() => {
-      outgoing.removeAllListeners('error').on('error', reject);
-      outgoing.removeAllListeners('response').once('response', (answer: IncomingMessage) => {
-        reject(refusal(answer));
-        outgoing.destroy();
-      });
-    });
-    const giveUp = (fault?: Error) => void outgoing.destroy(fault);
-    const timer = setTimeout(() => giveUp(new CoreTooSlow()), asked.timeoutMs);
-    const clientGone = () => giveUp();
-    outgoing.once('close', () => clearTimeout(timer));
-    socket.once('close', clientGone);
-    proxy.once('open', (core) => {
-      clearTimeout(timer);
-      socket.off('close', clientGone);
-      resolve(new Tunnel(socket, core));
-    });
   });
   // With Expect, Node would send the head with the client's headers before `ask` replaces them.
   delete request.headers.expect;
+  // Each attempt adds listeners to the client's socket.
+  socket.setMaxListeners(0);
   proxy.ws(request, socket, NOTHING);
-  return promise;
+
+  // The library's own listeners would close the client's connection at any fault and forward any response.
+  const [open] = outgoing.listeners('upgrade');
+  for (const event of ['error', 'response', 'upgrade']) outgoing.removeAllListeners(event);
+  let isConnected = false;
+  const timer = setTimeout(() => outgoing.destroy(new CoreTooSlow(TOO_SLOW)), CONNECT_TIMEOUT_MS);
+  outgoing.once('close', () => clearTimeout(timer));
+  outgoing.once('socket', (core) =>
+    core.once(isSecure ? 'secureConnect' : 'connect', () => {
+      isConnected = true;
+      clearTimeout(timer);
+    }),
+  );
+  outgoing.on('error', (fault) => reject(isConnected ? faultOf(fault) : new NotConnected(fault)));
+  outgoing.once('response', (answer) =>
+    read(answer)
+      .then(resolve, reject)
+      .finally(() => outgoing.destroy()),
+  );
+  outgoing.once('upgrade', (answer, core, head) => {
+    const fault = socket.destroyed ? new ClientGone() : faultInUpgrade(answer, request);
+    if (fault === undefined) {
+      answerClient(answer, asked.extraHeaders);
+      open?.(answer, core, head);
+    } else {
+      reject(fault);
+      core.destroy();
+    }
+  });
+  return { result: promise, end: () => void outgoing.destroy() };
+}
+
+/** Names errors of Node's parser as those of our own. */
+const faultOf = (fault: NodeJS.ErrnoException): Error =>
+  fault.code?.startsWith('HPE_') ? new Unreadable(fault.message) : fault;
+
+const ACCEPT_SUFFIX = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
+
+/** Whether a 101 opens the WebSocket that the client requested (RFC 6455 §4.1). A browser would only report a failure. */
+function faultInUpgrade({ httpVersion, headers }: IncomingMessage, asked: IncomingMessage): Unreadable | undefined {
+  const key = `${asked.headers['sec-websocket-key']}${ACCEPT_SUFFIX}`;
+  const isAccepted = headers['sec-websocket-accept'] === createHash('sha1').update(key).digest('base64');
+  const isWebSocket = httpVersion === '1.1' && headers.upgrade?.toLowerCase() === 'websocket';
+  return isAccepted && isWebSocket ? undefined : new Unreadable('Its 101 does not open the requested WebSocket.');
+}
+
+/** Reads the error with which a core refuses a handshake. */
+async function read(answer: IncomingMessage): Promise<WholeAnswer> {
+  const { statusCode: status = 0, rawHeaders: headers } = answer;
+  if (status < 400) throw new Error(`The core answered ${status} to a WebSocket handshake.`);
+  let body = '';
+  for await (const part of answer.setEncoding('latin1')) {
+    body += part;
+    if (body.length > MAX_BODY_BYTES) throw new Unreadable('It is too large for a refused WebSocket handshake.');
+  }
+  return { status, headers, isChunked: answer.headers['content-length'] === undefined, body };
 }
 
 /** Replaces the headers and the target that the library copied from the client. */
@@ -106,15 +148,6 @@ function byName(headers: readonly string[]): Map<string, string | string[]> {
     values.set(name, before === undefined ? value : [before, value].flat());
   }
   return values;
-}
-
-/** The statuses with which a core may refuse a WebSocket. Any other becomes a 502. */
-const REFUSALS: Readonly<Record<number, ErrorCode>> = { 400: 'invalid_request', 404: 'not_found', 503: 'unavailable' };
-
-function refusal({ statusCode = 0 }: IncomingMessage): HttpError {
-  return new HttpError(REFUSALS[statusCode] ?? 'bad_gateway', undefined, {
-    cause: new Error(`The core answered ${statusCode} to a WebSocket handshake.`),
-  });
 }
 
 export class Tunnel {

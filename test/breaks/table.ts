@@ -202,7 +202,7 @@ export const BREAKS: readonly Break[] = [
     'const wanted = caller.inFlight + 1;',
     'const wanted = caller.inFlight;',
   ),
-  row(HEADERS, 'gateway/forwarding', 'if (status === 204) return without(kept, LENGTH);', ''),
+  row(HEADERS, 'gateway/forwarding', 'if (status === 101 || status === 204) return without(kept, LENGTH);', ''),
   row(
     'gateway/pipeline/authorize.ts',
     'gateway/changed-during-body',
@@ -260,6 +260,9 @@ export const BREAKS: readonly Break[] = [
   row(HEADERS, 'gateway/forwarding', "  'set-cookie',\n", ''),
   row(HEADERS, 'gateway/forwarding', "  'strict-transport-security',\n", ''),
   row('gateway/upstream/tunnel.ts', 'security/tunnel.test', 'delete request.headers.expect;', ''),
+  row('gateway/upstream/tunnel.ts', 'security/tunnel.test', 'isAccepted && isWebSocket ?', 'isWebSocket ?'),
+  row('gateway/upstream/handshake.ts', 'security/tunnel.test', '!this.#tryElsewhere(core, fault)', 'true'),
+  row('gateway/upstream/handshake.ts', 'security/tunnel.test', 'core.reads.take(this)', 'this.start()'),
   row(HEADERS, 'security/spoofing', "  'x-request-id',\n  'x-rewrite-url',\n  CALLER_ID,\n", "  'x-request-id',\n"),
   row(HEADERS, 'gateway/forwarding', 'if (status === 503 ||', 'if ('),
 

@@ -12,16 +12,12 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks } from '../support/stack.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { headOf, open, opened, PATH, SLOW, startLive } from './web-socket.ts';
-import { webSocketCore } from './web-socket-core.ts';
+import { type OnUpgrade, switching, webSocketCore } from './web-socket-core.ts';
 
 const { url: redisUrl, redis } = await emptyDatabase();
 
 /** Starts a core for WebSockets and a gateway in front of it, with a key. */
-async function live(
-  settings: Record<string, string> = {},
-  limits: Partial<ServerLimits> = {},
-  onUpgrade?: (socket: Duplex) => void,
-) {
+async function live(settings: Record<string, string> = {}, limits: Partial<ServerLimits> = {}, onUpgrade?: OnUpgrade) {
   const core = await webSocketCore(onUpgrade);
   const stack = await startLive({ CORE_URL: core.url, ...settings }, limits);
   return { core, stack, key: await stack.issueKey() };
@@ -75,8 +71,8 @@ test('a stop closes WebSockets at once with code 1001 at both ends, and new ones
 
 test('an unfinished WebSocket frame is not followed by a close frame', async () => {
   const half = Buffer.from([0x82, 10, 1, 2, 3]);
-  const { core, stack, key } = await live({}, {}, (socket) => {
-    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
+  const { core, stack, key } = await live({}, {}, (socket, request) => {
+    socket.write(switching(request));
     socket.write(half);
     socket.resume();
   });

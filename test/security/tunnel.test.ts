@@ -1,14 +1,16 @@
 import { readFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
 import { idOf } from '../support/api-key.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { send, sendBytes } from '../support/http.ts';
+import { eventuallyScraped, scrape } from '../support/metrics.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { bothStacks } from '../support/stack.ts';
+import { bothStacks, type Stack, UNLIMITED } from '../support/stack.ts';
 import { echo, HANDSHAKE, headOf, open, opened, PATH, SLOW, startLive } from './web-socket.ts';
-import { webSocketCore } from './web-socket-core.ts';
+import { type OnUpgrade, switching, webSocketCore } from './web-socket-core.ts';
 
 const { url: redisUrl } = await emptyDatabase();
 const core = await webSocketCore();
@@ -17,6 +19,17 @@ const stack = await startLive({ CORE_URL: core.url, CORE_TOKEN: 'token-for-the-c
 beforeEach(() => {
   for (const list of [core.handshakes, core.requests, core.closeCodes, stack.log]) list.length = 0;
 });
+
+const answering =
+  (head: string, body: string, type = 'application/json'): OnUpgrade =>
+  (socket) =>
+    socket.end(`${head}\r\nContent-Type: ${type}\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+
+/** Sends a 101 with one text replaced. */
+const changed =
+  (from: string, to: string): OnUpgrade =>
+  (socket, request) =>
+    socket.write(switching(request).replace(from, to));
 
 /** A close frame with the code 4000, masked with zeros. */
 const CLOSE_4000 = '\x88\x82\0\0\0\0\x0f\xa0';
@@ -146,27 +159,124 @@ test.for([
 });
 
 test.for([
-  ['is unreachable', undefined, {}, 502, 'bad_gateway'],
-  ['never answers', () => {}, { CORE_TIMEOUT_MS: '300' }, 504, 'gateway_timeout'],
-  ['hangs up', (socket) => socket.destroy(), {}, 502, 'bad_gateway'],
-  ['does not serve the path', (socket) => socket.end('HTTP/1.1 404 Not Found\r\n\r\n'), {}, 404, 'not_found'],
-  [
-    'rejects the token of the gateway',
-    (socket) => socket.end('HTTP/1.1 403 Forbidden\r\n\r\n'),
-    {},
-    502,
-    'bad_gateway',
-  ],
-] as [string, ((socket: import('node:stream').Duplex) => void) | undefined, Record<string, string>, number, string][])(
-  'a WebSocket handshake gets an error in the Error shape from a core that %s',
-  async ([, onUpgrade, environment, status, code]) => {
+  ['is unreachable', undefined, 502, 'bad_gateway', 'unreachable'],
+  ['never answers', () => {}, 504, 'gateway_timeout', 'timeout'],
+  ['hangs up', (socket) => socket.destroy(), 502, 'bad_gateway', 'broken'],
+  ['answers 200', answering('HTTP/1.1 200 OK', '[]'), 502, 'bad_gateway', 'broken'],
+  ['answers 404 without JSON', answering('HTTP/1.1 404 Not Found', 'no', 'text/html'), 502, 'bad_gateway', 'broken'],
+  ['rejects the token of the gateway', answering('HTTP/1.1 403 Forbidden', '{}'), 502, 'bad_gateway', 'token'],
+  ['answers in HTTP/1.0', changed('/1.1', '/1.0'), 502, 'bad_gateway', 'broken'],
+  ['answers 101 without Upgrade', changed('Connection: Upgrade', 'X: y'), 502, 'bad_gateway', 'broken'],
+  ['upgrades to another protocol', changed('websocket', 'h2c'), 502, 'bad_gateway', 'broken'],
+  ['sends no Sec-WebSocket-Accept', changed('Sec-WebSocket-Accept', 'X'), 502, 'bad_gateway', 'broken'],
+  ['sends a wrong Sec-WebSocket-Accept', changed('Accept: ', 'Accept: x'), 502, 'bad_gateway', 'broken'],
+] as [string, OnUpgrade | undefined, number, string, string][])(
+  'a WebSocket handshake gets an error in the Error shape from a core that %s, and the error is counted',
+  async ([, onUpgrade, status, code, kind]) => {
     const url = onUpgrade === undefined ? 'http://127.0.0.1:1' : (await webSocketCore(onUpgrade)).url;
-    const own = await startLive({ CORE_URL: url, ...environment });
+    const own = await startLive({ CORE_URL: url, CORE_TIMEOUT_MS: '300' });
     const answer = await sendBytes(own.gateway, headOf(await own.issueKey()));
     expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} .*X-RateLimit-Remaining: 59.*"code":"${code}"`, 's'));
     expect(own.log.filter(({ level }) => level >= 50)).toEqual([]);
+    await eventuallyScraped(own.adminUrl, (metrics) =>
+      metrics.sum('gateway_upstream_errors_total', { kind }),
+    ).toBeGreaterThan(0);
   },
 );
+
+test.for([
+  ['400 Bad Request', 'invalid_parameter', 'No such room.', ''],
+  ['404 Not Found', 'not_found', 'No such room.', ''],
+  ['429 Too Many Requests', 'rate_limit_exceeded', 'Too many rooms.', '\r\nRetry-After: 7'],
+  ['503 Service Unavailable', 'unavailable', 'Later.', '\r\nRetry-After: 7'],
+] as const)('the %s with which a core refuses a handshake is forwarded', async ([status, code, message, wait]) => {
+  const body = JSON.stringify({ code, message, status: Number(status.slice(0, 3)) });
+  const { url } = await webSocketCore(answering(`HTTP/1.1 ${status}${wait}`, body));
+  const own = await startLive({ CORE_URL: url });
+  const answer = await sendBytes(own.gateway, headOf(await own.issueKey()));
+  const [head = '', ...rest] = answer.split('\r\n\r\n');
+  expect(head).toMatch(new RegExp(`^HTTP/1\\.1 ${status}\r\n`));
+  expect(head).toContain(wait);
+  for (const line of ['X-RateLimit-Remaining: 59', 'Connection: close', `Link: </docs#error-${code}>`])
+    expect(head).toContain(line);
+  expect(rest).toEqual([body]);
+  await expect
+    .poll(() => own.log.find(({ msg }) => msg === 'request'))
+    .toMatchObject({ status: Number(status.slice(0, 3)) });
+});
+
+test('the Content-Length of a 101 is not forwarded', async () => {
+  const { url } = await webSocketCore((socket, request) => socket.write(switching(request, { 'Content-Length': '5' })));
+  const own = await startLive({ CORE_URL: url });
+  const answer = await sendBytes(own.gateway, headOf(await own.issueKey()), 300);
+  expect(answer).toMatch(/^HTTP\/1\.1 101 /);
+  expect(answer).not.toMatch(/content-length/i);
+});
+
+const openMany = (to: Stack, key: string, count: number) =>
+  Promise.all(Array.from({ length: count }, async () => typeof (await open(to, key))));
+
+test.for([
+  ['cuts connections', (socket) => socket.destroy()],
+  ['hangs', () => {}],
+  ['sends a page', answering('HTTP/1.1 503 Service Unavailable', 'no', 'text/html')],
+  ['sends a wrong 101', changed('Accept: ', 'Accept: x')],
+] as [string, OnUpgrade][])('if one core %s, handshakes go to the other one', async ([, onUpgrade]) => {
+  const bad = await webSocketCore(onUpgrade);
+  const own = await startLive({ CORE_URL: `${bad.url},${core.url}`, CORE_TIMEOUT_MS: '2000' });
+  const key = await own.issueKey(UNLIMITED);
+  expect(await openMany(own, key, 12)).toEqual(Array(12).fill('object'));
+  expect(bad.handshakes.length).toBeGreaterThan(0);
+  expect(core.handshakes.length).toBe(12);
+});
+
+test('if a core refuses connections, handshakes go to another one', async () => {
+  const own = await startLive({ CORE_URL: `http://127.0.0.1:1,http://127.0.0.1:2,${core.url}` });
+  expect(await openMany(own, await own.issueKey(UNLIMITED), 12)).toEqual(Array(12).fill('object'));
+});
+
+test('handshakes that are not answered count as requests in progress and keep to CORE_CONCURRENCY', async () => {
+  const hanging = await webSocketCore(() => {});
+  const own = await startLive({ CORE_URL: hanging.url, CORE_CONCURRENCY: '2', CORE_TIMEOUT_MS: '1500' });
+  const [key, other] = [await own.issueKey(UNLIMITED), await own.issueKey(UNLIMITED)];
+  const gone = await connectRaw(own.gateway);
+  gone.socket.write(headOf(key));
+  await expect.poll(() => hanging.handshakes.length).toBe(1);
+  const statuses = Promise.all([key, key, key, other, other].map((one) => open(own, one)));
+  await expect.poll(() => hanging.handshakes.length).toBe(2);
+  // The core may continue even if the connection is closed.
+  gone.socket.resetAndDestroy();
+  await sleep(300);
+  expect(hanging.handshakes.length).toBe(2);
+  expect((await scrape(own.adminUrl)).sum('gateway_upstream_in_flight')).toBe(6);
+  expect(await statuses).toEqual(Array(5).fill(504));
+  await eventuallyScraped(own.adminUrl, (metrics) => metrics.sum('gateway_upstream_in_flight')).toBe(0);
+});
+
+test('an open WebSocket takes no place of CORE_CONCURRENCY', async () => {
+  const own = await startLive({ CORE_URL: core.url, CORE_CONCURRENCY: '1' });
+  const key = await own.issueKey(UNLIMITED);
+  expect(await openMany(own, key, 4)).toEqual(Array(4).fill('object'));
+  expect((await send(`${own.gateway}/v1/pets`, { key })).status).toBe(200);
+});
+
+test('a client that disconnects during a handshake is recorded with 499', async () => {
+  const late = await webSocketCore((socket) => void setTimeout(() => socket.destroy(), 4));
+  const own = await startLive({ CORE_URL: late.url, REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' });
+  const key = await own.issueKey(UNLIMITED);
+  for (let wave = 0; wave < 20; wave++) {
+    const clients = await Promise.all(Array.from({ length: 20 }, () => connectRaw(own.gateway)));
+    for (const { socket } of clients) socket.on('error', () => {}).write(headOf(key));
+    await sleep(wave % 8);
+    for (const { socket } of clients) socket.resetAndDestroy();
+    // Resets, decisions and answers arrive in one turn of the gateway's event loop.
+    for (const until = performance.now() + 10; performance.now() < until; );
+  }
+  const lines = () => own.log.filter(({ msg }) => msg === 'request');
+  await expect.poll(() => lines().length).toBeGreaterThan(200);
+  expect(lines().filter(({ status, reason }) => status !== 499 && /client/.test(String(reason)))).toEqual([]);
+  expect(lines().filter(({ status }) => status === 499).length).toBeGreaterThan(10);
+});
 
 test('a WebSocket works over TLS, and the core receives X-Forwarded-Proto: https', async () => {
   const { certFile, keyFile, caFile } = await createAuthority();

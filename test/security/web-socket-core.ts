@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import http, { type IncomingMessage, type ServerResponse } from 'node:http';
 import https from 'node:https';
@@ -12,11 +13,21 @@ interface Listening {
   readonly certificate?: { readonly cert: Buffer; readonly key: Buffer };
 }
 
+export type OnUpgrade = (socket: Duplex, request: IncomingMessage) => void;
+
+/** The head of the 101 to a handshake. */
+export function switching({ headers }: IncomingMessage, changed: Record<string, string> = {}): string {
+  const accept = createHash('sha1').update(`${headers['sec-websocket-key']}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`);
+  const own = { Connection: 'Upgrade', Upgrade: 'websocket', 'Sec-WebSocket-Accept': accept.digest('base64') };
+  const lines = Object.entries({ ...own, ...changed }).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `HTTP/1.1 101 Switching Protocols\r\n${lines.join('')}\r\n`;
+}
+
 /**
  * Starts a core that opens WebSockets, echoes everything, and records its requests.
  * @param onUpgrade runs instead of opening a WebSocket
  */
-export async function webSocketCore(onUpgrade?: (socket: Duplex) => void, { path, certificate }: Listening = {}) {
+export async function webSocketCore(onUpgrade?: OnUpgrade, { path, certificate }: Listening = {}) {
   const core = {
     handshakes: [] as IncomingMessage[],
     sockets: [] as WebSocket[],
@@ -39,7 +50,7 @@ export async function webSocketCore(onUpgrade?: (socket: Duplex) => void, { path
   server.on('upgrade', (request, socket, head) => {
     core.handshakes.push(request);
     socket.on('error', () => {});
-    if (onUpgrade !== undefined) onUpgrade(socket);
+    if (onUpgrade !== undefined) onUpgrade(socket, request);
     else webSockets.handleUpgrade(request, socket, head, echo);
   });
 
