@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { readJsonBytes, takesNoBody } from '../../shared/http/body.ts';
 import { HttpError, toHttpError, unavailable } from '../../shared/http/errors.ts';
 import { addTrace, CALLER_ID } from '../../shared/http/request-head.ts';
@@ -18,7 +19,7 @@ import { ElsewhereLog, logExchange, type Traffic } from '../telemetry/request-me
 import type { Done } from '../upstream/answer.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
 import { requestHeaders, type UpstreamRequest } from '../upstream/headers.ts';
-import type { Upgrade } from '../upstream/tunnel.ts';
+import { Tunnel } from '../upstream/tunnel.ts';
 import { Authorizer, authenticate, MALFORMED, refusalOf, refuseKeyInTarget, shed } from './authorize.ts';
 import {
   addForwarded,
@@ -210,7 +211,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     onRequest: (request, response) => take(request, response, forward),
     upgrades: {
       accepts: (request) => asksForWebSocket(request) && asksForTunnel(request),
-      take: (request, response, socket) => take(request, response, tunnelTo(deps, { request, socket })),
+      take: (request, response, socket) => take(request, response, tunnelTo(deps, socket)),
     },
   };
 }
@@ -248,22 +249,20 @@ function forwardTo(deps: ForwardDependencies): Forward {
 }
 
 /** Opens the WebSocket that the request asks for. */
-function tunnelTo(deps: ForwardDependencies, upgrade: Upgrade): Forward {
+function tunnelTo(deps: ForwardDependencies, socket: Socket): Forward {
   return (exchange, request, _body, done) => {
     checkHandshake(exchange.request);
     if (request.hasBody) throw takesNoBody();
     if (deps.tunnels.stopped) throw unavailable('The gateway is stopping.');
-    deps.forwarder.openTunnel({
-      request: requestForCore(exchange, request, undefined, deps),
-      destination: exchange,
-      extraHeaders: clientHeaders(exchange, deps.draftFields),
-      upgrade,
-      opened: (tunnel) => {
-        exchange.tunnel = tunnel;
-        deps.tunnels.add(tunnel, exchange.credential as Credential);
-      },
-      done,
-    });
+    const headers = clientHeaders(exchange, deps.draftFields);
+    const opened = (core: Socket) => {
+      const tunnel = new Tunnel(socket, core);
+      exchange.tunnel = tunnel;
+      deps.tunnels.add(tunnel, exchange.credential as Credential);
+    };
+    const upgrade = { request: exchange.request, socket, headers, opened };
+    const asked = { ...requestForCore(exchange, request, undefined, deps), upgrade };
+    deps.forwarder.forward(asked, exchange, headers, done);
   };
 }
 

@@ -34,9 +34,6 @@ export interface Answer extends AnswerHead {
   readonly body: string | Buffer;
 }
 
-/** What the client gets of a response. */
-export type WholeAnswer = Pick<Answer, 'status' | 'headers' | 'isChunked' | 'body'>;
-
 /** A response that must be streamed. None of it has been forwarded yet, so the request can be repeated. */
 export class AnswerTooLarge extends Error {
   readonly head: AnswerHead;
@@ -314,7 +311,7 @@ const CODE = /"code":"([a-z_]+)"/;
  * The code of the core's error, if it is one of ours. Returns our own string, because a slice of the body would keep
  * all of it in memory.
  */
-function codeOf({ status, body }: WholeAnswer): string | undefined {
+function codeOf({ status, body }: Answer): string | undefined {
   const code = status >= 400 && typeof body === 'string' ? CODE.exec(body)?.[1] : undefined;
   return code === undefined ? undefined : Object.keys(ERRORS).find((known) => known === code);
 }
@@ -325,11 +322,7 @@ function codeOf({ status, body }: WholeAnswer): string | undefined {
  * @returns the code with which the core refused the request; undefined for the core's own faults, which its log
  *   explains
  */
-export function sendAnswer(
-  answer: WholeAnswer,
-  response: ServerResponse,
-  extra: readonly string[],
-): string | undefined {
+export function sendAnswer(answer: Answer, response: ServerResponse, extra: readonly string[]): string | undefined {
   const { status, headers, isChunked, body } = answer;
   const kept = responseHeaders(headers, status);
   // A chunked response gets a Content-Length.

@@ -14,6 +14,7 @@ import {
   WrongAnswer,
 } from './faults.ts';
 import { attemptIdOf, isRepeatable, pathOf, responseHeaders, type UpstreamRequest } from './headers.ts';
+import type { HandshakeWire } from './tunnel.ts';
 import type { PendingRequest, Wire } from './wire.ts';
 
 /** A read may be sent twice, a write only once. Attempts to reach an unreachable core do not count. */
@@ -24,7 +25,7 @@ const NONE: readonly never[] = [];
 export interface CallContext {
   readonly cores: CoreChoice;
   readonly timeoutMs: number;
-  remove(call: { place: number }): void;
+  remove(call: Call): void;
 }
 
 /**
@@ -52,7 +53,7 @@ export class Call implements PendingRequest {
   #begunAt = 0;
   /** The core of the current attempt; undefined if there is none. */
   #core: Core | undefined;
-  #wire: Wire | undefined;
+  #wire: Wire | HandshakeWire | undefined;
   /** The places of which this request takes one, or waits for one, while it is alone. */
   #places: FairShare | undefined;
   #unreachable: readonly Core[] = NONE;
@@ -161,14 +162,14 @@ export class Call implements PendingRequest {
 
   /** Called when the request may have a wire of its own. */
   start(): void {
-    const wire = (this.#core as Core).takeOwn();
+    const wire = (this.#core as Core).takeOwn(this.request);
     this.#wire = wire;
     // Sends only after the poll phase, which shows whether the core has closed the wire or sent unsolicited bytes.
     const { id } = this;
     setImmediate(() => this.#send(wire, id));
   }
 
-  #send(wire: Wire, id: string): void {
+  #send(wire: Wire | HandshakeWire, id: string): void {
     if (this.id !== id) return;
     if (!this.isWanted) {
       this.#leave();
@@ -188,7 +189,7 @@ export class Call implements PendingRequest {
     if (this.#kind === 'read' && (this.isAlone || blocker !== undefined)) core.noteSlow(this, blocker, now);
     if (this.isWanted) {
       this.#began(core, now);
-      if (this.isAlone) core.echoes = answer.requestId === this.id;
+      if (this.isAlone && this.request.upgrade === undefined) core.echoes = answer.requestId === this.id;
       const fault = answer.status >= 400 && faultIn(answer.status, answer.headers, answer.body.length === 0);
       if (fault) {
         this.failed(fault);
@@ -201,7 +202,7 @@ export class Call implements PendingRequest {
     if (this.#response.destroyed) this.#fail(new ClientGone());
     else {
       this.#end();
-      this.#destination.coreCode = sendAnswer(answer, this.#response, this.#headersNow());
+      if (answer.status !== 101) this.#destination.coreCode = sendAnswer(answer, this.#response, this.#headersNow());
       this.#done();
     }
   }
@@ -257,8 +258,11 @@ export class Call implements PendingRequest {
     else core.counts.failed(faultKind(fault));
     if (this.#streamed !== undefined) this.#fail(fault);
     else if (this.#response.destroyed) this.#fail(new ClientGone());
-    else if (fault instanceof AnswerTooLarge) this.#resendForLarge(core);
-    else if (!this.#tryElsewhere(core, fault)) this.#fail(fault);
+    else if (fault instanceof AnswerTooLarge) {
+      // On a wire of its own, the response can be streamed instead of failing with a 502.
+      core.counts.resent();
+      this.#sendAlone(this.#context.cores.next(), performance.now());
+    } else if (!this.#tryElsewhere(core, fault)) this.#fail(fault);
   }
 
   #headersNow(): readonly string[] {
@@ -268,12 +272,6 @@ export class Call implements PendingRequest {
 
   #noteLarge(now: number): void {
     Object.assign(this.request.client, { largeUntil: now + LARGE_NOTED_MS, largePath: pathOf(this.request.target) });
-  }
-
-  /** Sends the request again on a wire of its own, where the response can be streamed instead of failing with a 502. */
-  #resendForLarge(late: Core): void {
-    late.counts.resent();
-    this.#sendAlone(this.#context.cores.next(), performance.now());
   }
 
   #tryElsewhere(core: Core, fault: unknown): boolean {

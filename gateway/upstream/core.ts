@@ -5,6 +5,7 @@ import { answerTo } from './connect.ts';
 import type { CoreAddress } from './core-addresses.ts';
 import { FAULT_KINDS, type FaultKind } from './faults.ts';
 import { pathOf, type UpstreamRequest } from './headers.ts';
+import { HandshakeWire } from './tunnel.ts';
 import { FLOWING_MS, MAX_DEPTH, type PendingRequest, Wire } from './wire.ts';
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -147,7 +148,7 @@ export class Core {
   readonly resends: Resends;
   #probedAt = Number.NEGATIVE_INFINITY;
   /** Wires that carry one request at a time, and the idle ones among them. */
-  readonly #own: Wire[] = [];
+  readonly #own: (Wire | HandshakeWire)[] = [];
   readonly #idle: Wire[] = [];
 
   constructor(
@@ -179,8 +180,8 @@ export class Core {
   }
 
   /** The wires that a client may share; undefined if the client needs one of its own. */
-  wiresFor({ client, target }: UpstreamRequest, now: number): SharedWires | undefined {
-    if (this.#hasLine) return undefined;
+  wiresFor({ client, target, upgrade }: UpstreamRequest, now: number): SharedWires | undefined {
+    if (this.#hasLine || upgrade !== undefined) return undefined;
     const { id, slowUntil, largeUntil, largePath } = client;
     if (largeUntil > now && largePath === pathOf(target)) return undefined;
     if (slowUntil <= now) return this.quick;
@@ -208,17 +209,18 @@ export class Core {
    * Returns a wire for one request. Its connection is new if responses carry no ids, because a late response could be
    * mistaken for the next one. On a reused one, the response must carry an id.
    */
-  takeOwn(): Wire {
-    const idle = this.#idle.pop();
+  takeOwn({ upgrade }: UpstreamRequest): Wire | HandshakeWire {
+    const idle = upgrade === undefined ? this.#idle.pop() : undefined;
     if (!this.echoes) idle?.end();
     if (idle !== undefined) return idle;
-    const wire = this.#newWire(false);
+    const wire = upgrade === undefined ? this.#newWire(false) : new HandshakeWire(this.address, upgrade);
     this.#own.push(wire);
     return wire;
   }
 
-  giveBack(wire: Wire): void {
-    this.#idle.push(wire);
+  giveBack(wire: Wire | HandshakeWire): void {
+    if (wire instanceof Wire) this.#idle.push(wire);
+    else this.#own.splice(this.#own.indexOf(wire), 1);
   }
 
   /** Sends no more requests on a shared wire, and closes it once nobody waits for a response on it. */

@@ -15,7 +15,6 @@ import {
   NOTED_MS,
 } from './core.ts';
 import { type CoreAddress, CoreNames } from './core-addresses.ts';
-import { Handshake, type HandshakeRequest } from './handshake.ts';
 import { pathOf, type UpstreamRequest } from './headers.ts';
 import type { PendingRequest, Wire } from './wire.ts';
 
@@ -38,7 +37,7 @@ export class Forwarder implements CallContext {
   readonly timeoutMs: number;
   readonly #names: CoreNames;
   /** An array rather than a Set: V8 moves requests that pass through a Set to its old generation. */
-  readonly #underWay: (Call | Handshake)[] = [];
+  readonly #underWay: Call[] = [];
   #timer: NodeJS.Timeout | undefined;
 
   /** @param urls entries of CORE_URL */
@@ -67,15 +66,7 @@ export class Forwarder implements CallContext {
    * @param extraHeaders flat list, sent after the core's own headers
    */
   forward(request: UpstreamRequest, destination: Destination, extraHeaders: readonly string[], done: Done): void {
-    this.#send(new Call(this, request, destination, extraHeaders, done, this.#underWay.length));
-  }
-
-  /** Opens a WebSocket through a core. The core's refusal is forwarded like any response. */
-  openTunnel(asked: HandshakeRequest): void {
-    this.#send(new Handshake(this, asked, this.#underWay.length));
-  }
-
-  #send(call: Call | Handshake): void {
+    const call = new Call(this, request, destination, extraHeaders, done, this.#underWay.length);
     this.#underWay.push(call);
     this.#timer ??= setInterval(() => setImmediate(() => this.#sweep()), LOOK_EVERY_MS).unref();
     call.send();
@@ -83,14 +74,13 @@ export class Forwarder implements CallContext {
 
   close(): void {
     this.#names.close();
-    for (const call of this.#underWay) if (call instanceof Handshake) call.close();
     this.cores.close();
   }
 
   /** Removes a call by moving the last one to its index. */
-  remove(call: { place: number }): void {
+  remove(call: Call): void {
     if (call.place === REMOVED) return;
-    const last = this.#underWay.pop() as Call | Handshake;
+    const last = this.#underWay.pop() as Call;
     this.#underWay[call.place] = last;
     last.place = call.place;
     if (last === call) this.#underWay.pop();

@@ -1,4 +1,6 @@
 import { randomInt } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
 import { CALLER_ID } from '../../shared/http/request-head.ts';
 import { listed } from '../../shared/lists.ts';
 
@@ -191,6 +193,16 @@ export interface Sender {
 
 export const pathOf = (target: string): string => target.split('?', 1)[0] as string;
 
+/** A WebSocket handshake. */
+export interface Upgrade {
+  readonly request: IncomingMessage;
+  readonly socket: Socket;
+  /** A flat list of names and values, which is sent with the 101 after the core's own headers. */
+  readonly headers: readonly string[];
+  /** Called once the client's connection and the core's are connected. */
+  opened(core: Socket): void;
+}
+
 /** A request for the core. */
 export interface UpstreamRequest {
   readonly method: string;
@@ -203,6 +215,7 @@ export interface UpstreamRequest {
   readonly id: string;
   /** The client, because connections are shared fairly between clients. */
   readonly client: Sender;
+  readonly upgrade?: Upgrade | undefined;
 }
 
 /** Whether a request only reads and has no body, so that it may be sent twice and share a connection. */

@@ -5,39 +5,17 @@ import type { Socket } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
 import { http } from '../../shared/http/node-http.ts';
 import { pairsOf } from '../../shared/lists.ts';
-import { MAX_BODY_BYTES, type WholeAnswer } from './answer.ts';
+import { MAX_BODY_BYTES } from './answer.ts';
 import { TOO_SLOW } from './connect.ts';
 import type { CoreAddress } from './core-addresses.ts';
-import { ClientGone, CoreTooSlow, NotConnected, Unreadable } from './faults.ts';
-import { responseHeaders } from './headers.ts';
+import { ClientGone, ConnectionLost, CoreTooSlow, NotConnected, Unreadable } from './faults.ts';
+import { responseHeaders, type Upgrade } from './headers.ts';
+import type { PendingRequest } from './wire.ts';
 
 /** A WebSocket through the gateway consists of two connections. All data from one is sent on the other. */
 
 /** Status codes of a close frame (RFC 6455 §7.4.1). */
 export const CLOSE_CODES = { goingAway: 1001, policyViolation: 1008 } as const;
-
-interface TunnelRequest {
-  readonly core: CoreAddress;
-  readonly target: string;
-  /** A flat list of names and values, without the headers that are not forwarded. */
-  readonly headers: readonly string[];
-  /** A flat list of names and values, which is sent with the 101 after the core's own headers. */
-  readonly extraHeaders: readonly string[];
-}
-
-/** A handshake that was sent to a core. */
-export interface TunnelAttempt {
-  /** The open WebSocket, or the error with which the core refused it. If it rejects, the client has received nothing. */
-  readonly result: Promise<Tunnel | WholeAnswer>;
-  /** Closes the connection to the core. For use before there is a result. */
-  end(): void;
-}
-
-/** The client's side. */
-export interface Upgrade {
-  readonly request: IncomingMessage;
-  readonly socket: Socket;
-}
 
 const CONNECT_TIMEOUT_MS = 1_000;
 /** Bytes that follow the client's head are still in the socket. */
@@ -47,58 +25,128 @@ const CLOSE_WITHIN_MS = 1_000;
 
 const UPGRADE = ['Connection', 'Upgrade', 'Upgrade', 'websocket'];
 
-/** Requests a WebSocket from the core, and connects it to the client once the core accepts. */
-export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): TunnelAttempt {
-  const { promise, resolve, reject } = Promise.withResolvers<Tunnel | WholeAnswer>();
-  const { url, connect } = asked.core;
-  const { host, protocol } = new URL(url);
-  const isSecure = protocol === 'https:';
-  const agent = new (isSecure ? https : http).Agent({ ...connect });
-  // The core's certificate is checked against this Host.
-  const proxy = createProxyServer({ target: url, agent, headers: { host } });
-  // Faults are handled below until the tunnel is open, and then by the tunnel.
-  proxy.on('error', () => {});
-  proxy.once('open', (core) => resolve(new Tunnel(socket, core)));
-  let outgoing!: ClientRequest;
-  proxy.once('proxyReqWs', (created) => {
-    outgoing = created;
-    ask(outgoing, asked);
-  });
-  // With Expect, Node would send the head with the client's headers before `ask` replaces them.
-  delete request.headers.expect;
-  // Each attempt adds listeners to the client's socket.
-  socket.setMaxListeners(0);
-  proxy.ws(request, socket, NOTHING);
+/**
+ * The connection to a core for one WebSocket handshake, in place of a wire. Once the core accepts, the connection belongs
+ * to the tunnel.
+ */
+export class HandshakeWire {
+  readonly #core: CoreAddress;
+  readonly #upgrade: Upgrade;
+  /** The handshake, until it is answered or has failed. */
+  #pending: PendingRequest | undefined;
+  #outgoing: ClientRequest | undefined;
 
-  // The library's own listeners would close the client's connection at any fault and forward any response.
-  const [open] = outgoing.listeners('upgrade');
-  for (const event of ['error', 'response', 'upgrade']) outgoing.removeAllListeners(event);
-  let isConnected = false;
-  const timer = setTimeout(() => outgoing.destroy(new CoreTooSlow(TOO_SLOW)), CONNECT_TIMEOUT_MS);
-  outgoing.once('close', () => clearTimeout(timer));
-  outgoing.once('socket', (core) =>
-    core.once(isSecure ? 'secureConnect' : 'connect', () => {
-      isConnected = true;
-      clearTimeout(timer);
-    }),
-  );
-  outgoing.on('error', (fault) => reject(isConnected ? faultOf(fault) : new NotConnected(fault)));
-  outgoing.once('response', (answer) =>
-    read(answer)
-      .then(resolve, reject)
-      .finally(() => outgoing.destroy()),
-  );
-  outgoing.once('upgrade', (answer, core, head) => {
-    const fault = socket.destroyed ? new ClientGone() : faultInUpgrade(answer, request);
-    if (fault === undefined) {
-      answerClient(answer, asked.extraHeaders);
-      open?.(answer, core, head);
-    } else {
-      reject(fault);
-      core.destroy();
+  constructor(core: CoreAddress, upgrade: Upgrade) {
+    this.#core = core;
+    this.#upgrade = upgrade;
+  }
+
+  /** Sends the handshake. Once the core accepts, connects it to the client. */
+  send(pending: PendingRequest): void {
+    const { request, socket } = this.#upgrade;
+    const { url, connect } = this.#core;
+    const { host, protocol } = new URL(url);
+    const isSecure = protocol === 'https:';
+    const agent = new (isSecure ? https : http).Agent({ ...connect });
+    // The core's certificate is checked against this Host.
+    const proxy = createProxyServer({ target: url, agent, headers: { host } });
+    // Faults are handled below until the tunnel is open, and then by the tunnel.
+    proxy.on('error', () => {});
+    let outgoing!: ClientRequest;
+    proxy.once('proxyReqWs', (created) => {
+      outgoing = created;
+      ask(outgoing, pending, host);
+    });
+    // With Expect, Node would send the head with the client's headers before `ask` replaces them.
+    delete request.headers.expect;
+    // Each attempt adds listeners to the client's socket.
+    socket.setMaxListeners(0);
+    proxy.ws(request, socket, NOTHING);
+    this.#pending = pending;
+    this.#outgoing = outgoing;
+
+    // The library's own listeners would close the client's connection at any fault and forward any response.
+    const [join] = outgoing.listeners('upgrade');
+    for (const event of ['error', 'response', 'upgrade']) outgoing.removeAllListeners(event);
+    let isConnected = false;
+    const timer = setTimeout(() => outgoing.destroy(new CoreTooSlow(TOO_SLOW)), CONNECT_TIMEOUT_MS);
+    outgoing.once('close', () => clearTimeout(timer));
+    outgoing.once('socket', (core) =>
+      core.once(isSecure ? 'secureConnect' : 'connect', () => {
+        isConnected = true;
+        clearTimeout(timer);
+      }),
+    );
+    outgoing.on('error', (fault) => this.#fail(isConnected ? faultOf(fault) : new NotConnected(fault)));
+    outgoing.once('response', (answer) => void this.#refused(answer).catch((fault) => this.#fail(fault)));
+    outgoing.once('upgrade', (answer, core, head) => {
+      const fault = socket.destroyed ? new ClientGone() : faultInUpgrade(answer, request);
+      if (fault === undefined && this.#pending !== undefined)
+        this.#open(() => join?.(answer, core, head), answer, core);
+      else {
+        core.destroy();
+        this.#fail(fault);
+      }
+    });
+  }
+
+  /** Closes the connection unless it belongs to a tunnel. An unanswered handshake fails with `fault`. */
+  end(fault: unknown = new ConnectionLost()): void {
+    const pending = this.#pending;
+    this.#pending = undefined;
+    this.#outgoing?.destroy();
+    pending?.failed(fault);
+  }
+
+  close(): void {
+    this.end();
+  }
+
+  /** Forgets a handshake that is sent again elsewhere. */
+  forget(): void {
+    this.#pending = undefined;
+  }
+
+  /** If the client has just disconnected, waits until its response is closed, so that it is recorded with 499. */
+  #fail(fault: unknown): void {
+    const { socket } = this.#upgrade;
+    const end = () => this.end(socket.destroyed ? new ClientGone() : fault);
+    if (socket.destroyed && !socket.closed) socket.once('close', end);
+    else end();
+  }
+
+  /** @param join the library's function that answers the client and connects both sides */
+  #open(join: () => void, answer: IncomingMessage, core: Socket): void {
+    const { headers, opened } = this.#upgrade;
+    const all = byName([...responseHeaders(answer.rawHeaders, 101), ...UPGRADE, ...headers]);
+    answer.headers = Object.fromEntries(all) as IncomingMessage['headers'];
+    join();
+    opened(core);
+    this.#outgoing = undefined;
+    this.#answer(answer, '');
+  }
+
+  /** Reads the error with which the core refuses the handshake. */
+  async #refused(answer: IncomingMessage): Promise<void> {
+    if (Number(answer.statusCode) < 400)
+      throw new Error(`The core answered ${answer.statusCode} to a WebSocket handshake.`);
+    let body = '';
+    for await (const part of answer.setEncoding('latin1')) {
+      body += part;
+      if (body.length > MAX_BODY_BYTES) throw new Unreadable('It is too large for a refused WebSocket handshake.');
     }
-  });
-  return { result: promise, end: () => void outgoing.destroy() };
+    this.#answer(answer, body);
+  }
+
+  #answer(
+    { statusCode: status = 0, rawHeaders: headers, headers: { 'content-length': length } }: IncomingMessage,
+    body: string,
+  ): void {
+    const pending = this.#pending;
+    this.#pending = undefined;
+    const framing = { isChunked: length === undefined, length: undefined, keepAliveMs: undefined, isLast: true };
+    pending?.answered({ status, headers, requestId: undefined, ...framing, body }, performance.now(), undefined);
+  }
 }
 
 /** Names errors of Node's parser as those of our own. */
@@ -115,30 +163,12 @@ function faultInUpgrade({ httpVersion, headers }: IncomingMessage, asked: Incomi
   return isAccepted && isWebSocket ? undefined : new Unreadable('Its 101 does not open the requested WebSocket.');
 }
 
-/** Reads the error with which a core refuses a handshake. */
-async function read(answer: IncomingMessage): Promise<WholeAnswer> {
-  const { statusCode: status = 0, rawHeaders: headers } = answer;
-  if (status < 400) throw new Error(`The core answered ${status} to a WebSocket handshake.`);
-  let body = '';
-  for await (const part of answer.setEncoding('latin1')) {
-    body += part;
-    if (body.length > MAX_BODY_BYTES) throw new Unreadable('It is too large for a refused WebSocket handshake.');
-  }
-  return { status, headers, isChunked: answer.headers['content-length'] === undefined, body };
-}
-
 /** Replaces the headers and the target that the library copied from the client. */
-function ask(outgoing: ClientRequest, { core, target, headers }: TunnelRequest): void {
+function ask(outgoing: ClientRequest, { request: { target, headers }, id }: PendingRequest, host: string): void {
   outgoing.path = target;
   for (const name of outgoing.getHeaderNames()) outgoing.removeHeader(name);
-  const { host } = new URL(core.url);
-  for (const [name, values] of byName(['Host', host, ...headers, ...UPGRADE])) outgoing.setHeader(name, values);
-}
-
-/** Sets the headers from which the library writes the head of the 101. */
-function answerClient(answer: IncomingMessage, extraHeaders: readonly string[]): void {
-  const headers = byName([...responseHeaders(answer.rawHeaders, 101), ...UPGRADE, ...extraHeaders]);
-  answer.headers = Object.fromEntries(headers) as IncomingMessage['headers'];
+  const all = byName(['Host', host, ...headers, 'X-Request-Id', id, ...UPGRADE]);
+  for (const [name, values] of all) outgoing.setHeader(name, values);
 }
 
 function byName(headers: readonly string[]): Map<string, string | string[]> {

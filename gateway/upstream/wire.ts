@@ -37,6 +37,7 @@ export interface PendingRequest {
   /** Whether it has a wire of its own. Only then is a large response streamed. */
   readonly isAlone: boolean;
   /**
+   * @param answer after a 101, the connection belongs to a WebSocket
    * @param now when the response was read, by performance.now()
    * @param blocker the request, perhaps this one, whose late response held up others until now
    */

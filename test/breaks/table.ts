@@ -183,7 +183,12 @@ export const BREAKS: readonly Break[] = [
     'this.#waitedMs * left + (this.#line.waiting > 0 ? ms : 0)',
     'this.#waitedMs + ms',
   ),
-  row('gateway/upstream/core.ts', 'gateway/core-concurrency', 'if (this.#hasLine) return undefined;', ''),
+  row(
+    'gateway/upstream/core.ts',
+    'gateway/core-concurrency',
+    'if (this.#hasLine || upgrade !== undefined) return undefined;',
+    '',
+  ),
   row(
     'gateway/upstream/core.ts',
     'gateway/core-concurrency',
@@ -261,8 +266,12 @@ export const BREAKS: readonly Break[] = [
   row(HEADERS, 'gateway/forwarding', "  'strict-transport-security',\n", ''),
   row('gateway/upstream/tunnel.ts', 'security/tunnel.test', 'delete request.headers.expect;', ''),
   row('gateway/upstream/tunnel.ts', 'security/tunnel.test', 'isAccepted && isWebSocket ?', 'isWebSocket ?'),
-  row('gateway/upstream/handshake.ts', 'security/tunnel.test', '!this.#tryElsewhere(core, fault)', 'true'),
-  row('gateway/upstream/handshake.ts', 'security/tunnel.test', 'core.reads.take(this)', 'this.start()'),
+  row(
+    'gateway/upstream/tunnel.ts',
+    'security/tunnel.test',
+    'isConnected ? faultOf(fault) : new NotConnected(fault)',
+    'faultOf(fault)',
+  ),
   row(HEADERS, 'security/spoofing', "  'x-request-id',\n  'x-rewrite-url',\n  CALLER_ID,\n", "  'x-request-id',\n"),
   row(HEADERS, 'gateway/forwarding', 'if (status === 503 ||', 'if ('),
 
