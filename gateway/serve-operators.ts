@@ -6,7 +6,7 @@ import { adminTokenOf, coreTokenOf, GatewaySettings } from './config.ts';
 import type { PlannedBackend } from './open-backend.ts';
 import { OperatorsAccess } from './operators/api/access.ts';
 import { lastBackup } from './operators/api/backup.ts';
-import { checkPlans, checkSecretFiles, checkWorkers, keysCheck } from './operators/api/doctor.ts';
+import { checkPlans, checkSecretFiles, checkTokens, checkWorkers, keysCheck } from './operators/api/doctor.ts';
 import { FindingsSince, Health } from './operators/api/health.ts';
 import type { AboutGateway } from './operators/api/operation.ts';
 import { answerPeer, checkPeers, ofAllGateways } from './operators/api/requests.ts';
@@ -51,6 +51,7 @@ export async function serveOperators(
   const seldom = {
     'secret files': () => checkSecretFiles(checkedSecretFiles(GatewaySettings, settings)),
     keys: keysCheck(stores.keys, () => totalsOf(about.metrics.counted()).totals.admitted > 0),
+    'operator tokens': () => checkTokens(stores.tokens),
     'client addresses': () => checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
   };
   const quick = {

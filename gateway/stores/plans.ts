@@ -13,7 +13,7 @@ import {
   storedValue,
 } from '../limiter/plans.ts';
 import { type Activity, auditEntries, FieldChange, RecordId, readEntry, readJson } from './audit.ts';
-import { type FieldChanges, type LogEntry, notTheRecord, OtherValue, type Storage } from './storage.ts';
+import { type FieldChanges, fieldsOfTable, type LogEntry, type Storage } from './storage.ts';
 
 export const PlanChange = z.object({
   author: z.string(),
@@ -107,12 +107,7 @@ export class Plans {
 
   /** @returns undefined if there is no table. @throws {Unavailable}; {OtherValue} if the name holds a value of another type */
   async read(): Promise<StoredPlans | undefined> {
-    const table = await this.#storage.read('plans');
-    if (table !== undefined && Object.keys(table).length === 0) {
-      const why = notTheRecord('gateway:plans');
-      throw new OtherValue(why, why);
-    }
-    return table;
+    return fieldsOfTable('plans', await this.#storage.read('plans'));
   }
 
   /** The good values as a gateway last saved them. Also undefined if the name holds a value of another type. */

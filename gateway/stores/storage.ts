@@ -180,6 +180,16 @@ export const notTheRecord = (name: string): string =>
 /** The storage answers, but a record's place holds a value of another type. */
 export class OtherValue extends StoreUnavailable {}
 
+/**
+ * The fields of a table, which is stored only with fields.
+ * @throws {OtherValue} if the place of the table holds a value of another type
+ */
+export function fieldsOfTable(table: 'plans' | 'tokens', fields: Fields | undefined): Fields | undefined {
+  if (fields === undefined || Object.keys(fields).length > 0) return fields;
+  const why = notTheRecord(`gateway:${table}`);
+  throw new OtherValue(why, why);
+}
+
 /** A change was not made, and will not be made later. */
 export class NotMade extends Unavailable {
   /** @param why a sentence for operators */

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { Conflict } from '../../shared/domain-errors.ts';
 import { type Activity, auditEntries, readJson } from './audit.ts';
-import type { Fields, Storage } from './storage.ts';
+import { type Fields, fieldsOfTable, type Storage } from './storage.ts';
 import { ROLES } from './words.ts';
 
 /** More tokens than the operators and programs of one organisation need. */
@@ -66,7 +66,7 @@ export class Tokens {
   }
 
   async #read(): Promise<Fields> {
-    return (await this.#storage.read('tokens')) ?? {};
+    return fieldsOfTable('tokens', await this.#storage.read('tokens')) ?? {};
   }
 }
 

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readCoreSettings } from '../../core/config.ts';
 import { readGatewaySettings } from '../../gateway/config.ts';
+import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { ROUTES } from '../../gateway/operators/api/routes.ts';
 import { hasDigest, keptToken, tokenFile } from '../../gateway/operators/tokens.ts';
 import { bearerTokens } from '../../shared/http/service.ts';
@@ -149,6 +150,27 @@ test('while Redis is down, a recently used token can still read, and others get 
   await expect.poll(async () => (await callWith(stack, unused.token, 'GET', '/traffic')).status).toBe(503);
   expect((await callWith(stack, used.token, 'GET', '/traffic')).status).toBe(200);
   expect((await callWith(stack, `${used.token.slice(0, -1)}_`, 'GET', '/traffic')).status).toBe(401);
+});
+
+test('while gateway:tokens holds another value, named tokens get 503 instead of 401, and the doctor names the key', async () => {
+  const stack = await fresh();
+  const { id, token } = await tokenFor(stack, 'viewer');
+  await redis.rename('gateway:tokens', 'test:tokens');
+  await redis.set('gateway:tokens', 'junk');
+  const message = 'gateway:tokens in Redis holds a value of the wrong type. Check the value, then delete it.';
+  expect(await callWith(stack, token, 'GET', '/plans')).toMatchObject({ status: 503, json: { message } });
+  expect(await stack.admin('GET', '/tokens')).toMatchObject({ status: 503, json: { message } });
+  expect((await stack.admin('DELETE', `/tokens/${id}`)).status).toBe(503);
+  const findings = async () =>
+    (await get<DoctorAnswer>(stack, '/doctor')).findings.filter(({ about }) => about === 'operator tokens');
+  expect(await findings()).toMatchObject([
+    { status: 'fault', found: expect.stringContaining('gateway:tokens'), advice: expect.stringContaining('DEL') },
+  ]);
+  const line = { msg: 'operator request', status: 503, reason: expect.stringContaining('gateway:tokens in Redis') };
+  await expect.poll(() => stack.log).toContainEqual(expect.objectContaining(line));
+  await redis.rename('test:tokens', 'gateway:tokens');
+  expect((await callWith(stack, token, 'GET', '/plans')).status).toBe(200);
+  expect(await findings()).toEqual([]);
 });
 
 test('at most a thousand tokens can exist', async () => {

@@ -21,6 +21,7 @@ import { inForceInstead } from '../../stores/key-state.ts';
 import type { Keys } from '../../stores/keys.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
 import { type KeyCursor, OtherValue } from '../../stores/storage.ts';
+import type { Tokens } from '../../stores/tokens.ts';
 import type { WorkersState } from '../../telemetry/state.ts';
 import { DoctorAnswer } from './answers.ts';
 import { checkBackup } from './backup.ts';
@@ -72,6 +73,14 @@ export function checkSecretFiles(files: readonly SecretFile[]): CheckResult[] {
   });
   if (faults.length > 0 || files.length === 0) return faults;
   return [good(about, `${files.map(({ setting }) => setting).join(', ')} can be read`)];
+}
+
+/** Reports operators' tokens whose place holds something else. Otherwise, finds nothing: it is no check of the store. */
+export async function checkTokens(tokens: Tokens): Promise<CheckResult[]> {
+  const cause = await tokens.list().catch((fault: unknown) => fault);
+  if (!(cause instanceof OtherValue)) return [];
+  const found = 'gateway:tokens in Redis holds a value of the wrong type; named tokens get 503, and ADMIN_TOKEN works';
+  return [fault('operator tokens', found, 'Run DEL gateway:tokens, then create the tokens again: ctl tokens create.')];
 }
 
 const TABLE = 'plan table';
