@@ -18,6 +18,7 @@ import {
   type RecordName,
   SHORTEST_AUDIT_LOG,
   type Storage,
+  type Unconfirmed,
   Unknown,
   withOwn,
 } from '../stores/storage.ts';
@@ -78,7 +79,8 @@ export function confirmed(
     const fields = await storage.read(record);
     if (doubtful.has(record)) {
       await confirm({ records: [record], isReset: false }).catch((fault) => {
-        throw new Unavailable(fault, 'An earlier change is not confirmed yet. Repeat the request in a few seconds.');
+        const { why = 'Repeat the request in a few seconds.' } = fault as Partial<Unconfirmed>;
+        throw new Unavailable(fault, `An earlier change is not confirmed yet. ${why}`);
       });
       doubtful.delete(record);
     }

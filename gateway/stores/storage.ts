@@ -210,10 +210,16 @@ export class Unknown extends Unavailable {
  * Redis now.
  */
 export class Unconfirmed extends Unavailable {
-  /** @param missing what is missing, as the end of a sentence */
-  constructor(missing: string) {
-    const why = `The change was made, but ${missing}.`;
-    super(why, `${why} It is safe to repeat the change.`);
+  readonly why: string | undefined;
+
+  /**
+   * @param missing what is missing, as the end of a sentence
+   * @param why a sentence for operators, if the reason is known
+   */
+  constructor(missing: string, why?: string) {
+    const made = [`The change was made, but ${missing}.`, why].filter(Boolean).join(' ');
+    super(made, `${made} It is safe to repeat the change.`);
+    this.why = why;
   }
 }
 

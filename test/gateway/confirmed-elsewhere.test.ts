@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { connectRaw } from '../support/raw-client.ts';
@@ -83,6 +84,31 @@ test('a change that a running gateway does not confirm is not acknowledged', asy
   expect((await disable(other)).status).toBe(503);
   // A gateway that has not polled for three seconds does not serve, or has lost Redis.
   await expect.poll(async () => (await disable()).status, { timeout: 10_000 }).toBe(200);
+});
+
+test('if the list of gateways holds another value, the refused change and the doctor name its key, until it is deleted', async () => {
+  const key = await one.issueKey();
+  await redis.set('gateway:gateways', 'junk');
+  const why = 'gateway:gateways in Redis holds a value of the wrong type. Check the value, then delete it.';
+  const disable = async () => await one.admin('PATCH', `/keys/${idOf(key)}`, { disabled: true });
+  expect((await disable()).json).toMatchObject({
+    message: `The change was made, but the other gateways have not confirmed it. ${why} It is safe to repeat the change.`,
+  });
+  expect((await disable()).json).toMatchObject({ message: `An earlier change is not confirmed yet. ${why}` });
+  const line = { msg: 'operator request', status: 503, reason: expect.stringContaining(why) };
+  await expect.poll(() => one.log).toContainEqual(expect.objectContaining(line));
+  const findings = async () => ((await one.admin('GET', '/doctor')).json as DoctorAnswer).findings;
+  const found = {
+    about: 'other gateways',
+    status: 'fault',
+    found: expect.stringContaining('gateway:gateways'),
+    advice: expect.stringContaining('DEL gateway:gateways'),
+  };
+  expect(await findings()).toContainEqual(expect.objectContaining(found));
+  await redis.del('gateway:gateways');
+  await expect.poll(() => redis.zcard('gateway:gateways'), { timeout: 5_000 }).toBe(2);
+  expect((await disable()).status).toBe(200);
+  expect((await findings()).map(({ about }) => about)).not.toContain('other gateways');
 });
 
 test('the changes of a whole page of a backup are confirmed together', async () => {

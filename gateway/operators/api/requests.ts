@@ -2,13 +2,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
 import { ERRORS, type ErrorCode, HttpError } from '../../../shared/http/errors.ts';
-import { type CheckResult, unknown } from '../../check-result.ts';
+import { type CheckResult, fault, unknown } from '../../check-result.ts';
 import { MILLISECOND } from '../../limiter/bucket.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { NO_DECISION } from '../../limiter/limiter.ts';
 import { hasTags } from '../../limiter/tags.ts';
 import { NO_FACTS } from '../../stores/keys.ts';
 import type { Peers } from '../../stores/redis/peers.ts';
+import { OtherValue } from '../../stores/storage.ts';
 import { MOST_DECISIONS, newestFirst } from '../../telemetry/decision-report.ts';
 import {
   type FoundRequests,
@@ -103,11 +104,25 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
 /** Checks whether other gateways and their workers respond. If Redis cannot list them, the Redis check reports it. */
 export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[]> {
   const query: RequestQuery = { limit: 1 };
-  const { missing = [], answers = [], areUnasked, refusal } = (await peers?.ask(query, PEER_KNOWN_WITHIN_MS)) ?? {};
+  const {
+    missing = [],
+    answers = [],
+    areUnasked,
+    refusal,
+    cause,
+  } = (await peers?.ask(query, PEER_KNOWN_WITHIN_MS)) ?? {};
   const ofGateway =
     'It or its machine is hung, or it was killed. If it was killed, this finding disappears after five minutes.';
   const ofWorker = 'It will be replaced unless it answers again.';
   const silent = (name: string, advice: string) => unknown(`gateway ${name}`, 'does not answer', advice);
+  if (cause instanceof OtherValue)
+    return [
+      fault(
+        'other gateways',
+        'are not listed, because gateway:gateways in Redis holds a value of the wrong type: changes get 503',
+        'Run DEL gateway:gateways. Each gateway lists itself again within a second.',
+      ),
+    ];
   if (areUnasked)
     return [
       unknown(

@@ -5,8 +5,9 @@ import { pairsOf } from '../../../shared/lists.ts';
 import { inRounds } from '../../../shared/process/in-rounds.ts';
 import { repeat } from '../../../shared/process/repeat.ts';
 import { isRunning } from '../../../shared/process/running.ts';
+import type { StoreUnavailable } from '../../limiter/limiter.ts';
 import { Unconfirmed } from '../storage.ts';
-import type { RedisConnection } from './calls.ts';
+import { orUnavailable, type RedisConnection } from './calls.ts';
 import { isCluster } from './connection.ts';
 
 /** The gateways, scored by the time of their last poll for questions, in Unix seconds by the Redis clock. */
@@ -67,8 +68,8 @@ export function peersOn(redis: RedisConnection, answer: Answer) {
    * @param since leaves out gateways that have not polled since then, in Unix seconds
    * @returns the answers, and the gateways that did not answer. The latter are undefined if the gateways are unknown,
    *   or if Redis hung or refused commands during the query, so that their silence proves nothing (`areUnasked`).
-   *   `unanswered` names those that could have answered as far as known; undefined if the gateways are unknown.
-   *   `refusal` is the last error of Redis or of the connection to it
+   *   `unanswered` names those that could have answered as far as known; undefined if the gateways are unknown, and
+   *   `cause` is the fault, if any. `refusal` is the last error of Redis or of the connection to it
    */
   async function ask(content: unknown, withinMs: number, since = 0) {
     const until = performance.now() + withinMs;
@@ -78,8 +79,12 @@ export function peersOn(redis: RedisConnection, answer: Answer) {
       const now = performance.now();
       [repliedAt, hungMs] = [now, Math.max(hungMs, now - repliedAt)];
     };
-    const listed = await Promise.race([others(since), waited(LIST_WITHIN_MS)]).catch(() => undefined);
-    if (listed === undefined) return { answers: [], missing: undefined };
+    let cause: Partial<StoreUnavailable> | undefined;
+    const listed = await Promise.race([others(since), waited(LIST_WITHIN_MS)]).catch((fault) => {
+      cause = fault;
+      return undefined;
+    });
+    if (listed === undefined) return { answers: [], missing: undefined, cause };
     const asked = [...listed.keys()];
     noteReply();
     const id = randomBytes(12).toString('hex');
@@ -184,7 +189,7 @@ export function peersOn(redis: RedisConnection, answer: Answer) {
 
   /** The time of the last poll of each other gateway that has polled since a time, in Unix ms. */
   async function others(since: number): Promise<Map<string, number>> {
-    const [listed, now] = await Promise.all([redis.zrange(GATEWAYS, 0, '-1', 'WITHSCORES'), seconds()]);
+    const [listed, now] = await Promise.all([orUnavailable(redis.zrange(GATEWAYS, 0, '-1', 'WITHSCORES')), seconds()]);
     const seen = pairsOf(listed).map(([gateway, at]) => ({ gateway, at: Number(at) }));
     const gone = seen.filter(({ at }) => at < now - FORGOTTEN_AFTER_SECONDS).map(({ gateway }) => gateway);
     if (gone.length > 0) await redis.zrem(GATEWAYS, ...gone);
@@ -203,9 +208,9 @@ export function peersOn(redis: RedisConnection, answer: Answer) {
     // While gateways return after an outage, their last polls are as old as it.
     const isBack = performance.now() - listing.backAt < BACK_WITHIN_MS;
     const since = (isBack ? listing.before : listing.at) - SERVES_FOR_SECONDS;
-    const { unanswered } = await ask(changes, CONFIRM_WITHIN_MS, since);
+    const { unanswered, cause } = await ask(changes, CONFIRM_WITHIN_MS, since);
     if (unanswered === undefined && !isCluster(redis))
-      throw new Unconfirmed('the other gateways have not confirmed it');
+      throw new Unconfirmed('the other gateways have not confirmed it', cause?.shown);
     if (unanswered !== undefined && unanswered.length > 0)
       throw new Unconfirmed(`not all gateways have confirmed it (${unanswered.join(', ')})`);
   }
