@@ -48,6 +48,24 @@ test('an intermittent outage and its end are logged once', async () => {
   expect(linesOf('decisions are local')).toMatchObject([{ level: 50, reason: expect.stringContaining('NOREPLICAS') }]);
 });
 
+const linesAbout = ({ log }: Stack, what: string) => log.filter(({ msg }) => msg === what);
+const reasonsIn = (stack: Stack) => linesAbout(stack, 'redis is unavailable').map(({ reason }) => reason);
+
+test('a Redis that answers reads but no script is not logged as back until it runs scripts again', async () => {
+  const { redis, stack } = await setUp({});
+  const key = await stack.issueKey();
+  await request(stack, key);
+  await redis.client('PAUSE', 60_000, 'WRITE');
+  await expect.poll(() => isShared(stack, key)).toBe(false);
+  await expect.poll(() => reasonsIn(stack)).toEqual(['No answer in 500 ms.']);
+  await sleep(3_000);
+  expect(linesAbout(stack, 'redis is back')).toEqual([]);
+  expect(reasonsIn(stack)).toEqual(['No answer in 500 ms.']);
+  await redis.client('UNPAUSE');
+  await expect.poll(() => linesAbout(stack, 'redis is back').length).toBe(1);
+  await expect.poll(() => isShared(stack, key)).toBe(true);
+});
+
 test('local refusals are not strikes, and a running ban continues without Redis', async () => {
   const { server, redis, stack } = await setUp();
   const key = await stack.issueKey({ minute: MINUTE });

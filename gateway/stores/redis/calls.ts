@@ -51,9 +51,15 @@ export const runDecide = (
     return send(redis, 'eval', TEXT, keyCount, parameters);
   });
 
-/** Makes every new connection run the script's text once, without keys, so that no decision has to send the text. */
-export function loadOnConnect(redis: Redis): void {
-  redis.on('ready', () => void send(redis, 'eval', TEXT, 0, ['', '']).catch(() => undefined));
+/**
+ * Makes every new connection run the script's text once, without keys, so that no decision has to send the text.
+ * @param onAnswer called when Redis has answered, even with an error. A paused Redis answers reads, but no script
+ */
+export function loadOnConnect(redis: Redis, onAnswer = () => {}): void {
+  const onFault = ({ name }: Error) => {
+    if (name === 'ReplyError') onAnswer();
+  };
+  redis.on('ready', () => void send(redis, 'eval', TEXT, 0, ['', '']).then(onAnswer, onFault));
 }
 
 /** Runs the script without keys. @returns the fault if it cannot be run; undefined once it is loaded */

@@ -83,8 +83,10 @@ export async function connectRedis(target: RedisTarget, logger: Logger): Promise
   });
   endWhenSilent(redis);
   if (isWatched) endWhenDeposed(redis, servers, target, common.tls, logger);
-  loadOnConnect(redis);
-  logOutages(redis, logger, () => logRefusedTls(servers, common.tls, logger));
+  loadOnConnect(
+    redis,
+    logOutages(redis, logger, () => logRefusedTls(servers, common.tls, logger)),
+  );
   await Promise.race([redis.connect().catch(() => undefined), sleep(target.startMs, undefined, { ref: false })]);
   if (redis.status !== 'ready' || common.db === 0) return redis;
   // If a server lacks the database, ioredis only emits an error and uses database 0, which is not ours.
@@ -176,8 +178,11 @@ function endWhenDeposed(
   }
 }
 
-/** ioredis reports every failed attempt. This logs only the beginning and the end of an outage. */
-function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknown): void {
+/**
+ * ioredis reports every failed attempt. This logs only the beginning and the end of an outage.
+ * @returns a function to call when Redis answers again
+ */
+function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknown): () => void {
   let away = false;
   const noteAway = (reason: string) => {
     if (away) return;
@@ -187,10 +192,10 @@ function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknow
   };
   redis.on('error', (error: Error & { lastNodeError?: Error }) => noteAway((error.lastNodeError ?? error).message));
   redis.on('reconnecting', () => noteAway('The connection was closed.'));
-  redis.on('ready', () => {
+  return () => {
     if (away) logger.info('redis is back');
     away = false;
-  });
+  };
 }
 
 const lastFaults = new WeakMap<Redis, NodeJS.ErrnoException>();
@@ -248,12 +253,15 @@ export async function connectCluster(target: RedisTarget, logger: Logger): Promi
     dnsLookup: (name, done) => done(null, name),
     redisOptions: { ...failFast(target.timeoutMs), ...common, ...(common.tls && { Connector: TlsConnector }) },
   });
-  logOutages(cluster, logger, () => logRefusedTls(nodes, common.tls, logger));
-  logNodeOutages(cluster, logger);
+  cluster.on(
+    'ready',
+    logOutages(cluster, logger, () => logRefusedTls(nodes, common.tls, logger)),
+  );
+  const noteAnswer = logNodeOutages(cluster, logger);
   // The event is emitted for each new connection to a node, before the node is connected.
   cluster.on('+node', (node: Redis) => {
     endWhenSilent(node);
-    loadOnConnect(node);
+    loadOnConnect(node, () => noteAnswer(node));
     Object.assign(node.options, target.credentials());
     // The library connects to a node at its first command, and refuses other commands until then.
     setImmediate(() => {
@@ -274,19 +282,22 @@ async function connectAll(cluster: Cluster): Promise<void> {
 /**
  * The library reports every failed attempt to connect to a node, and drops the node until other nodes name it again.
  * Failures of the library's own queries are not logged, because the library repeats them elsewhere.
+ * @returns a function to call when a node answers again
  */
-function logNodeOutages(cluster: Cluster, logger: Logger): void {
+function logNodeOutages(cluster: Cluster, logger: Logger): (redis: Redis) => void {
   const away = new Set<string>();
+  const nameOf = ({ options: { host, port } }: Redis): string => `${host}:${port}`;
   cluster.on('+node', (redis: Redis) => {
-    const node = `${redis.options.host}:${redis.options.port}`;
+    const node = nameOf(redis);
     redis.on('error', ({ message }: Error) => {
       if (!away.has(node)) logger.error({ node, reason: message }, 'redis node is unavailable');
       away.add(node);
     });
-    redis.on('ready', () => {
-      if (away.delete(node)) logger.info({ node }, 'redis node is back');
-    });
   });
+  return (redis) => {
+    const node = nameOf(redis);
+    if (away.delete(node)) logger.info({ node }, 'redis node is back');
+  };
 }
 
 export type ClusterConnection = Cluster;
