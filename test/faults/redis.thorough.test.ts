@@ -51,6 +51,24 @@ test('an intermittent outage and its end are logged once', async () => {
 const linesAbout = ({ log }: Stack, what: string) => log.filter(({ msg }) => msg === what);
 const reasonsIn = (stack: Stack) => linesAbout(stack, 'redis is unavailable').map(({ reason }) => reason);
 
+test.for([
+  ['refuses the password', ['requirepass', 'other'], ['requirepass', ''], /^(WRONGPASS|NOAUTH) /],
+  ['accepts no more connections', ['maxclients', '1'], ['maxclients', '10000'], /max number of clients reached/],
+] as const)(
+  'a Redis that %s of a running gateway is logged with this reason, once',
+  async ([, fault, cure, reason]) => {
+    const { redis, stack } = await setUp();
+    await redis.config('SET', ...fault);
+    await redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+    await expect.poll(() => reasonsIn(stack)).toContainEqual(expect.stringMatching(reason));
+    await sleep(1_000);
+    expect(new Set(reasonsIn(stack)).size).toBe(reasonsIn(stack).length);
+    expect(linesAbout(stack, 'redis is back')).toEqual([]);
+    await redis.config('SET', ...cure);
+    await expect.poll(() => linesAbout(stack, 'redis is back').length).toBe(1);
+  },
+);
+
 test('a Redis that answers reads but no script is not logged as back until it runs scripts again', async () => {
   const { redis, stack } = await setUp({});
   const key = await stack.issueKey();

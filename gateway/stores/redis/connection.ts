@@ -178,23 +178,30 @@ function endWhenDeposed(
   }
 }
 
+/** The most reasons of one outage that are logged. */
+const MOST_REASONS = 5;
+
 /**
- * ioredis reports every failed attempt. This logs only the beginning and the end of an outage.
+ * ioredis reports every failed attempt. This logs only the beginning and the end of an outage, and once each further
+ * reason: Redis may close a connection without one, and then refuse the next.
  * @returns a function to call when Redis answers again
  */
 function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknown): () => void {
-  let away = false;
-  const noteAway = (reason: string) => {
-    if (away) return;
-    away = true;
+  const reasons = new Set<string>();
+  const noteAway = (message: string) => {
+    const reason = message.replace(/ Retrying from scratch after \d+ms\./, '');
+    if (reasons.has(reason) || reasons.size === MOST_REASONS) return;
+    reasons.add(reason);
     logger.error({ reason }, 'redis is unavailable');
-    onAway();
+    if (reasons.size === 1) onAway();
   };
   redis.on('error', (error: Error & { lastNodeError?: Error }) => noteAway((error.lastNodeError ?? error).message));
-  redis.on('reconnecting', () => noteAway('The connection was closed.'));
+  redis.on('reconnecting', () => {
+    if (reasons.size === 0) noteAway('The connection was closed.');
+  });
   return () => {
-    if (away) logger.info('redis is back');
-    away = false;
+    if (reasons.size > 0) logger.info('redis is back');
+    reasons.clear();
   };
 }
 
