@@ -129,6 +129,34 @@ test('a replica that replaces a dead primary continues with its data', async () 
   expect([1 + 10 + 1, 1 + 10 + 1 + 1]).toContain(Number(hash.admitted));
 });
 
+test('after a manual failover, the doctor reports the new primary and no fault', async () => {
+  const { cluster, stack } = await setUp();
+  // Without decisions, the gateway sends nothing to this node that the node could redirect.
+  const old = cluster.nodes[1] as ClusterNode;
+  const replica = await cluster.join({ replicaOf: old });
+  const findings = async () => ((await stack.admin('GET', '/doctor')).json as DoctorAnswer).findings;
+  const ofNodes = async () =>
+    (await findings()).filter(({ found }) => /^Redis [\d.]+, /.test(found)).map(({ about, status }) => [about, status]);
+  await expect.poll(async () => (await ofNodes()).length).toBe(3);
+  for (const [from, to] of [
+    [old, replica],
+    [replica, old],
+  ] as const) {
+    const roleOf = async ({ redis }: typeof to) => ((await redis.role()) as unknown as string[])[0];
+    await expect.poll(async () => /master_link_status:up/.test(await to.redis.info('replication'))).toBe(true);
+    // Some failovers find no majority in time.
+    const swapped = async () => {
+      if ((await roleOf(to)) !== 'master') await to.redis.cluster('FAILOVER');
+      return [await roleOf(to), await roleOf(from)];
+    };
+    await expect.poll(swapped, { interval: 3_000 }).toEqual(['master', 'slave']);
+    // The nodes exchange their roles within a second.
+    await sleep(1_500);
+    expect(await ofNodes()).toContainEqual([`redis 127.0.0.1:${to.port}`, 'good']);
+    expect((await findings()).filter(({ status }) => status === 'fault')).toEqual([]);
+  }
+});
+
 /** Keeps the node busy, so that it receives a decision but closes the connection before it replies. */
 async function hangUpOn(node: ClusterNode, decision: () => Promise<Answer>): Promise<Answer> {
   const other = node.redis.duplicate();

@@ -53,14 +53,29 @@ const SILENT_REPLICA_SECONDS = 3;
 
 const UNREACHABLE =
   'Is it running, are REDIS_URL and its password correct, and does its user have the permissions of users.acl?';
+const NOT_A_PRIMARY = 'Decisions need a primary: set REDIS_URL to a primary or to sentinels.';
 const BUSY = 'Run redis-cli SCRIPT KILL, which ends the script. See GatewayDecisionsLocal in the runbook.';
 
 export async function checkRedis(redis: RedisConnection): Promise<CheckResult[]> {
   if (!isCluster(redis)) return await checkNode(redis, 'redis');
   const lost = await lostNodes(redis);
-  const found = await Promise.all(nodesOf(redis).map(([name, node]) => checkNode(node, name)));
-  return [checkSlots(redis), ...lost.map((name) => fault(name, 'does not answer', UNREACHABLE)), ...found.flat()];
+  const checkEach = async () => await Promise.all(nodesOf(redis).map(([name, node]) => checkNode(node, name)));
+  let found = (await checkEach()).flat();
+  // After a manual failover, the library does not notice by itself that the nodes have swapped their roles.
+  if (found.some(({ advice }) => advice === NOT_A_PRIMARY)) {
+    await readNodesAgain(redis);
+    found = (await checkEach()).flat().map((one) => (one.advice === NOT_A_PRIMARY ? inTransition(one) : one));
+  }
+  return [checkSlots(redis), ...lost.map((name) => fault(name, 'does not answer', UNREACHABLE)), ...found];
 }
+
+/** The other nodes do not know yet that this one has become a replica. Until then, it redirects decisions. */
+const inTransition = ({ about, found }: CheckResult): CheckResult =>
+  warning(about, found, 'If this lasts for more than a few seconds, run redis-cli --cluster check.');
+
+/** Makes the library ask the cluster for its current nodes. */
+const readNodesAgain = (redis: ClusterConnection) =>
+  new Promise<unknown>((resolve) => redis.refreshSlotsCache(resolve));
 
 /**
  * The primaries whose connections the library has closed for good. If there are any, the library first asks the cluster
@@ -71,7 +86,7 @@ async function lostNodes(redis: ClusterConnection): Promise<string[]> {
     const known = new Set(nodesOf(redis).map(([name]) => name));
     return [...new Set(redis.slots.flatMap(primaryIn))].filter((name) => !known.has(name));
   };
-  if (lost().length > 0) await new Promise<unknown>((resolve) => redis.refreshSlotsCache(resolve));
+  if (lost().length > 0) await readNodesAgain(redis);
   return lost();
 }
 
@@ -116,8 +131,7 @@ async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
 function checkServer(about: string, { redis_version: version = '', role }: Fields, ms: number): CheckResult {
   const found = `Redis ${version}, ${role === 'master' ? 'a primary' : 'a replica'}, answers in ${ms.toFixed(1)} ms`;
   if (Number.parseInt(version, 10) < OLDEST_VERSION) return fault(about, found, 'Redis 7 or later is needed.');
-  if (role !== 'master')
-    return fault(about, found, 'Decisions need a primary: set REDIS_URL to a primary or to sentinels.');
+  if (role !== 'master') return fault(about, found, NOT_A_PRIMARY);
   return good(about, found);
 }
 
