@@ -2,6 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { z } from 'zod';
 import { listed } from '../shared/lists.ts';
 import { readSettingFile } from '../shared/process/env.ts';
+import type { SecretFile } from '../shared/process/secret.ts';
 import { credentialsOf } from './stores/redis/target.ts';
 
 /** Checks of the Redis settings, each by itself and all together. */
@@ -43,6 +44,12 @@ export const masterName = z.string().regex(/^[\w.-]+$/, 'must be the name that t
 
 /** The path of a file that contains certificates. */
 export const caFile = z.string().refine(hasCertificates, { error: 'must be a file that holds certificates in PEM' });
+
+/** Checks the file of REDIS_CA_FILE as a start would, if there is one. */
+export function checkedCaFile(path: string | undefined): SecretFile[] {
+  if (path === undefined) return [];
+  return [{ setting: 'REDIS_CA_FILE', path, fault: caFile.safeParse(path).error?.issues[0]?.message }];
+}
 
 function hasCertificates(path: string): boolean {
   try {

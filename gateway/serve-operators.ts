@@ -6,7 +6,7 @@ import { adminTokenOf, coreTokenOf, GatewaySettings } from './config.ts';
 import type { PlannedBackend } from './open-backend.ts';
 import { OperatorsAccess } from './operators/api/access.ts';
 import { lastBackup } from './operators/api/backup.ts';
-import { checkPlans, checkSecretFiles, checkTokens, checkWorkers, keysCheck } from './operators/api/doctor.ts';
+import { checkPlans, checkSettingFiles, checkTokens, checkWorkers, keysCheck } from './operators/api/doctor.ts';
 import { FindingsSince, Health } from './operators/api/health.ts';
 import type { AboutGateway } from './operators/api/operation.ts';
 import { answerPeer, checkPeers, ofAllGateways } from './operators/api/requests.ts';
@@ -15,6 +15,7 @@ import { checkCertificate, checkDecisions, checkFailures } from './operators/api
 import { pageRoutes } from './operators/pages.ts';
 import { keptToken, redactSecrets } from './operators/tokens.ts';
 import { clientAddress, countedAs, networkOf, TrustedProxies } from './pipeline/client-http.ts';
+import { checkedCaFile } from './redis-settings.ts';
 import { CORE_READ } from './routes.ts';
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { KeyRefusals } from './telemetry/key-refusals.ts';
@@ -49,7 +50,8 @@ export async function serveOperators(
   exposeRedisMemory(about.metrics, backend);
   exposeBackup(about.metrics, () => lastBackup(stores));
   const seldom = {
-    'secret files': () => checkSecretFiles(checkedSecretFiles(GatewaySettings, settings)),
+    'setting files': () =>
+      checkSettingFiles([...checkedSecretFiles(GatewaySettings, settings), ...checkedCaFile(settings.REDIS_CA_FILE)]),
     keys: keysCheck(stores.keys, () => totalsOf(about.metrics.counted()).totals.admitted > 0),
     'operator tokens': () => checkTokens(stores.tokens),
     'client addresses': () => checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),

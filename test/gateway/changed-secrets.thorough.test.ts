@@ -62,7 +62,7 @@ test('the doctor names each secret file with which a gateway cannot start, while
   const stack = await startStack({ CORE_TOKEN_FILE: file });
   const found = async () =>
     (await get<DoctorAnswer>(stack, '/doctor')).findings.flatMap((one) =>
-      one.about === 'secret files' ? `${one.status} ${one.found}` : [],
+      one.about === 'setting files' ? `${one.status} ${one.found}` : [],
     );
   const stays = 'the last value stays in force until a restart';
   const invalid =

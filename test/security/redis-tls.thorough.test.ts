@@ -1,9 +1,12 @@
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { TlsConnector } from '../../gateway/stores/redis/connection.ts';
 import { type Authority, createAuthority } from '../support/certificates.ts';
 import { send } from '../support/http.ts';
+import { get } from '../support/operators.ts';
 import { freePort } from '../support/port.ts';
 import { startProcess } from '../support/process.ts';
 import { connectRaw } from '../support/raw-client.ts';
@@ -71,6 +74,25 @@ const trusted = { REDIS_CA_FILE: authority.caFile };
 
 test('a single Redis is used over TLS, with the user and password of the URL', async () => {
   await becomes200(await startStack({ REDIS_URL: `rediss://${CREDENTIALS}@127.0.0.1:${port}`, ...trusted }));
+});
+
+test('the doctor names a CA file with which a gateway cannot start', async () => {
+  const REDIS_CA_FILE = join(await temporaryFolder(), 'ca.crt');
+  const certificates = await readFile(authority.caFile, 'utf8');
+  await writeFile(REDIS_CA_FILE, certificates);
+  const stack = await startStack({ REDIS_URL: `rediss://${CREDENTIALS}@127.0.0.1:${port}`, REDIS_CA_FILE });
+  const found = async () =>
+    (await get<DoctorAnswer>(stack, '/doctor')).findings.flatMap(({ about, status, found }) =>
+      about === 'setting files' ? `${status} ${found}` : [],
+    );
+  const bad = `fault REDIS_CA_FILE ${REDIS_CA_FILE} must be a file that holds certificates in PEM; the last value stays in force until a restart`;
+  expect(await found()).toEqual(['good REDIS_CA_FILE can be read']);
+  await writeFile(REDIS_CA_FILE, 'junk');
+  expect(await found()).toEqual([bad]);
+  await rm(REDIS_CA_FILE);
+  expect(await found()).toEqual([bad]);
+  await writeFile(REDIS_CA_FILE, certificates);
+  expect(await found()).toEqual(['good REDIS_CA_FILE can be read']);
 });
 
 test.for([

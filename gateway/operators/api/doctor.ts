@@ -64,8 +64,8 @@ export const checkWorkers = (workers: WorkersState | undefined): CheckResult[] =
   });
 
 /** Reports files without which this gateway keeps working until it is started again. Without any, finds nothing. */
-export function checkSecretFiles(files: readonly SecretFile[]): CheckResult[] {
-  const about = 'secret files';
+export function checkSettingFiles(files: readonly SecretFile[]): CheckResult[] {
+  const about = 'setting files';
   const advice = 'Restore that file. A gateway that starts now exits with this error.';
   const faults = files.flatMap(({ setting, path, fault: why }) => {
     const found = `${setting} ${path} ${why}; the last value stays in force until a restart`;
