@@ -215,6 +215,11 @@ const LOST = 'changes by operators';
 const LOST_REMEDY = 'See "Redis lost its data" in the runbook.';
 const UNREADABLE =
   'Redis answers, but the stream of these entries is unreadable. Check what its key holds, then delete it.';
+const REFUSED =
+  'Redis answers, but refuses this. On NOPERM, fix the user gateway in users.acl; else see the other findings.';
+
+/** The error with which Redis has refused a command; undefined if it did not answer. */
+const refusalIn = ({ message }: Error): string | undefined => /^Redis failed: ([A-Z]{2,} .*)/.exec(message)?.[1];
 
 /**
  * Follows a log, so that another gateway's change is in force here within a second, and stays in force while the store
@@ -235,6 +240,7 @@ export function follow(
   let lost: (LostChanges & { readonly at: number }) | undefined;
   let readAt = performance.now();
   let remedy = UNREACHABLE;
+  let refusal: string | undefined;
 
   async function readNew(): Promise<void> {
     let page: readonly LoggedEntry[] = [];
@@ -253,7 +259,7 @@ export function follow(
     }
     last = page[0]?.[0] ?? '';
     readAt = performance.now();
-    remedy = UNREACHABLE;
+    [remedy, refusal] = [UNREACHABLE, undefined];
   }
 
   /** @param page the newest entries, which do not include the last one seen */
@@ -275,6 +281,8 @@ export function follow(
     try {
       await readNew();
     } catch (fault) {
+      refusal = refusalIn(fault as Error);
+      remedy = refusal === undefined ? UNREACHABLE : REFUSED;
       if (fault instanceof OtherValue) {
         remedy = UNREADABLE;
         await announce({ anyKey: true });
@@ -286,7 +294,10 @@ export function follow(
   function check(): CheckResult {
     const age = performance.now() - readAt;
     const found = `were last read ${(age / 1_000).toFixed(1)} s ago`;
-    if (age > USUAL_MS) return fault(about, `${found}. Until they are read, ${risk}.`, remedy);
+    if (age > USUAL_MS) {
+      const why = refusal === undefined ? '' : `: ${refusal.replace(/\.$/, '')}`;
+      return fault(about, `${found}${why}. Until they are read, ${risk}.`, remedy);
+    }
     if (lost === undefined || Date.now() - lost.at > LOSS_SHOWN_MS) return good(about, found);
     const when = lost.after === undefined ? `until ${lost.until}` : `after ${lost.after} until ${lost.until}`;
     const what = `were lost, because Redis has older data: all ${when}`;

@@ -98,7 +98,7 @@ test('a value of the wrong type in Redis is named, and Redis is not reported as 
   await state.getByText('All well').waitFor(PATIENCE);
 
   await redis.set('gateway:activity', 'foo');
-  await state.getByText(/^They were last read \d+\.\d s ago\./).waitFor(PATIENCE);
+  await state.getByText(/^They were last read \d+\.\d s ago: WRONGTYPE in gateway:activity\./).waitFor(PATIENCE);
   expect((await stack.admin('GET', '/activity')).json).toMatchObject({ message: why('gateway:activity') });
   await page.getByText('Redis is unavailable').waitFor({ state: 'detached' });
 });

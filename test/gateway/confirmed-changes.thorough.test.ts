@@ -14,6 +14,7 @@ import { type Answer, send } from '../support/http.ts';
 import { scrape } from '../support/metrics.ts';
 import type { RedisServer } from '../support/redis.ts';
 import { connectedRedis, connectionTo, emptyDatabase, ownRedis } from '../support/redis-database.ts';
+import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
 import { secretWith } from '../support/secrets.ts';
 import { startStack, temporaryFolder, UNLIMITED } from '../support/stack.ts';
 import { sqliteStorage } from '../support/storages.ts';
@@ -305,6 +306,19 @@ test('after a value of another type has replaced the audit log, all keys are rep
   await redis.del(AUDIT);
   expect(await changes()).toEqual([{ anyKey: true }, { anyKey: true }]);
   expect(await changes()).toEqual([]);
+});
+
+test('while Redis refuses to read the audit log, the doctor names the refusal', async () => {
+  const { server, root } = await startRedisWithUsers();
+  const tail = follow(AUDIT_LOG, new RedisStorage(await connectedRedis(urlOf('gateway', server.url))), async () => {});
+  await tail.read();
+  await root.acl('SETUSER', 'gateway', '-xrevrange');
+  await sleep(2_100);
+  await expect(tail.read()).rejects.toThrow('NOPERM');
+  expect(tail.check()).toMatchObject({
+    found: expect.stringMatching(/^were last read \d\.\d s ago: NOPERM .*'xrevrange'.*\. Until they are read, /),
+    advice: expect.stringMatching(/^Redis answers, but .* users\.acl/),
+  });
 });
 
 test('changes that Redis has lost are logged, and shown by the doctor and by a metric; a shortened log is no loss', async () => {
