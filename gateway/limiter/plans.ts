@@ -239,6 +239,21 @@ function unknownFields(stored: StoredPlans): RejectedValue[] {
   return unknown.map(([name, value]) => ({ field: name, value, kept: undefined }));
 }
 
+const KNOWN: ReadonlySet<string> = new Set([...STORED_FIELDS, ...PLAN_NAMES.map((plan) => `${plan}.${FORMER_FIELD}`)]);
+const MOST_UNKNOWN = 100;
+
+/**
+ * A table as read, with at most 100 of the fields that no plan has: each is logged, and sent to every worker. They are
+ * sorted, because Redis returns the fields of a large hash in a different order after each change.
+ */
+export function withFewUnknown(stored: Readonly<Record<string, string>>): Record<string, string> {
+  const [known = [], unknown = []] = [true, false].map((isKnown) =>
+    Object.keys(stored).filter((name) => KNOWN.has(name) === isKnown),
+  );
+  const few = unknown.sort().slice(0, MOST_UNKNOWN);
+  return Object.fromEntries([...known, ...few].map((name) => [name, stored[name] ?? '']));
+}
+
 /** The table in its stored form. */
 export function storedPlans(table: PlanTable): StoredPlans {
   const entries = PLAN_NAMES.flatMap((plan) =>

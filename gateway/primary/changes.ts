@@ -5,6 +5,7 @@ import { repeat } from '../../shared/process/repeat.ts';
 import { type CheckResult, fault, good } from '../check-result.ts';
 import type { Clients } from '../limiter/clients.ts';
 import { isKeyId } from '../limiter/credential.ts';
+import { withFewUnknown } from '../limiter/plans.ts';
 import { concernsDecisions } from '../stores/audit.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
 import {
@@ -52,7 +53,7 @@ export const announceTo =
       if (key !== undefined) return await announce(changedKey(key, isReset));
       // Workers receive the plans, because their connections to Redis may be slower than this one.
       const plans = await storage.read('plans').catch((cause) => Promise.reject(new Unknown(cause)));
-      if (plans !== undefined) await announce({ plans });
+      if (plans !== undefined) await announce({ plans: withFewUnknown(plans) });
     });
     await Promise.all(announced);
   };

@@ -11,6 +11,7 @@ import {
   type StoredPlans,
   storedPlans,
   storedValue,
+  withFewUnknown,
 } from '../limiter/plans.ts';
 import { type Activity, auditEntries, FieldChange, RecordId, readEntry, readJson } from './audit.ts';
 import { type FieldChanges, fieldsOfTable, type LogEntry, type Storage } from './storage.ts';
@@ -107,7 +108,8 @@ export class Plans {
 
   /** @returns undefined if there is no table. @throws {Unavailable}; {OtherValue} if the name holds a value of another type */
   async read(): Promise<StoredPlans | undefined> {
-    return fieldsOfTable('plans', await this.#storage.read('plans'));
+    const table = fieldsOfTable('plans', await this.#storage.read('plans'));
+    return table && withFewUnknown(table);
   }
 
   /** The good values as a gateway last saved them. Also undefined if the name holds a value of another type. */

@@ -5,10 +5,10 @@ import { judge } from '../support/allowance-checker.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { type Answered, ask, startLoad } from '../support/paced-load.ts';
-import { connectionTo, ownRedis } from '../support/redis-database.ts';
+import { connectionTo, emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { startGatewayProcess } from '../support/redis-fault.ts';
 import { createKey } from '../support/redis-keys.ts';
-import { ADMIN_TOKEN } from '../support/stack.ts';
+import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
 import { median } from '../support/statistics.ts';
 
 /** Invalid limits that people or scripts might enter. A valid limit is a number from 1 to 10^9 in plain digits. */
@@ -175,4 +175,20 @@ test('every gateway logs an error for each invalid value of each field, and for 
 test('a valid value is in force on all gateways within a second', () => {
   process.stdout.write(`a valid value is in force after ${liveAfterMs.map((ms) => ms.toFixed(0)).join(', ')} ms\n`);
   expect(median(liveAfterMs)).toBeLessThan(1_000);
+});
+
+test('of thousands of unknown plan fields, a hundred are logged, and only once', async () => {
+  const { url } = await emptyDatabase();
+  const [stack, database] = [await startStack({ REDIS_URL: url }), connectionTo(url)];
+  await database.hset('gateway:plans', Object.fromEntries(Array.from({ length: 5_000 }, (_, at) => [`x${at}`, '1'])));
+  const lines = () => stack.log.filter(({ msg }) => msg === 'plan value rejected; the last good one stays').length;
+  await expect.poll(lines).toBeGreaterThan(0);
+  // Each change makes Redis return the fields in another order.
+  for (let minute = 61; minute < 65; minute++) {
+    expect((await stack.admin('PATCH', '/plans/free', { minute })).json).toMatchObject({ minute });
+    await sleep(300);
+  }
+  expect(lines()).toBe(100);
+  await database.hset('gateway:plans', 'free.minute', '60,');
+  await expect.poll(() => stack.log.some(({ field }) => field === 'free.minute')).toBe(true);
 });
