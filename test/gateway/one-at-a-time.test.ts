@@ -131,14 +131,15 @@ async function connection(to: Listener, seed: number): Promise<void> {
   const ids = kinds.map((_, at) => `${run}-${at}`);
   const texts = kinds.map(({ text }, at) =>
     text
-      .replace('KEY', to.key ?? 'none')
       .replace('ID', ids[at] as string)
       .replace('HOST', new URL(to.url).host)
       .replace('READ', to.read)
       .replace('WRITE', to.write)
       .replace('LENGTH', String(to.body.length))
       .replace('CHUNKS', chunked(to.body))
-      .replace('BODY', to.body),
+      .replace('BODY', to.body)
+      // Last, because a random key may contain one of these words.
+      .replace('KEY', to.key ?? 'none'),
   );
   const isGood = (id: string) => kinds[ids.indexOf(id)]?.isGood === true;
   const { socket, received, closed } = await connectRaw(to.url, { ca });

@@ -2,14 +2,17 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
+import { AUDIT_LOG, follow } from '../../gateway/primary/changes.ts';
+import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { ROOT } from '../support/process.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
-import { connectionTo, ownRedis } from '../support/redis-database.ts';
+import { connectedRedis, connectionTo, ownRedis } from '../support/redis-database.ts';
 import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';
 import { installUsers, passwordOf, refusals, startRedisWithUsers, USERS, urlOf } from '../support/redis-users.ts';
 import { replicated } from '../support/replicated.ts';
@@ -264,4 +267,17 @@ test('the gateway’s user may run exactly the commands in its source code and t
   const needed = new Set([...called.map(([, name = '']) => name.toLowerCase()), ...connection]);
   const allowed = USERS.get('gateway')?.filter((rule) => rule.startsWith('+')) ?? [];
   expect(allowed.map((rule) => rule.slice(1).replace(')', '')).sort()).toEqual([...needed].sort());
+});
+
+test('while Redis refuses to read the audit log, the doctor names the refusal', async () => {
+  const { server, root } = await startRedisWithUsers();
+  const tail = follow(AUDIT_LOG, new RedisStorage(await connectedRedis(urlOf('gateway', server.url))), async () => {});
+  await tail.read();
+  await root.acl('SETUSER', 'gateway', '-xrevrange');
+  await sleep(2_100);
+  await expect(tail.read()).rejects.toThrow('NOPERM');
+  expect(tail.check()).toMatchObject({
+    found: expect.stringMatching(/^were last read \d\.\d s ago: NOPERM .*'xrevrange'.*\. Until they are read, /),
+    advice: expect.stringMatching(/^Redis answers, but .* users\.acl/),
+  });
 });
