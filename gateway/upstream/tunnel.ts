@@ -111,8 +111,10 @@ export class HandshakeWire {
   #fail(fault: unknown): void {
     const { socket } = this.#upgrade;
     const end = () => this.end(socket.destroyed ? new ClientGone() : fault);
-    if (socket.destroyed && !socket.closed) socket.once('close', end);
-    else end();
+    if (!socket.destroyed) end();
+    // This property is set before the event is emitted.
+    else if (socket.closed) setImmediate(end);
+    else socket.once('close', end);
   }
 
   /** @param join the library's function that answers the client and connects both sides */
@@ -128,8 +130,8 @@ export class HandshakeWire {
 
   /** Reads the error with which the core refuses the handshake. */
   async #refused(answer: IncomingMessage): Promise<void> {
-    if (Number(answer.statusCode) < 400)
-      throw new Error(`The core answered ${answer.statusCode} to a WebSocket handshake.`);
+    const { statusCode: status = 0 } = answer;
+    if (status < 400) throw new Unreadable(`It does not open the requested WebSocket, but has the status ${status}.`);
     let body = '';
     for await (const part of answer.setEncoding('latin1')) {
       body += part;

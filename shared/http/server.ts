@@ -4,6 +4,7 @@ import type { IncomingMessage, RequestListener, Server, ServerOptions, ServerRes
 import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { TLSSocket } from 'node:tls';
 import { KeyedCount } from '../fair-share.ts';
 import { every } from '../process/repeat.ts';
 import { Connection, handleRequests, noRequest, PLAIN_HTTP, Rules, reset } from './connection.ts';
@@ -366,6 +367,7 @@ class Connections {
     const held: { readonly socket: Socket; readonly bytes: number }[] = [];
     for (const [socket, connection] of this.all) {
       if (connection === undefined) continue;
+      if (isReset(socket)) socket.destroy();
       if (connection.waitsForReader(now) >= this.#limits.answerMs) this.#cut(socket, 'slow_reader');
       held.push({ socket, bytes: connection.heldBytes });
     }
@@ -386,6 +388,16 @@ class Connections {
     if (answer !== undefined) cut.set(answer, CUT_FOR[reason]);
     this.#caps.onCut?.(reason);
   }
+}
+
+/**
+ * Whether a client that has closed its side of TLS has also reset the connection. After a close alert, Node reports
+ * neither that nor the failure of a write (Node 26).
+ */
+function isReset(socket: Socket): boolean {
+  if (!(socket instanceof TLSSocket) || !(socket.readableEnded || socket.isPaused())) return false;
+  const { _handle: handle } = below(socket) as unknown as { _handle?: { getpeername(to: object): number } | null };
+  return handle?.getpeername({}) !== 0;
 }
 
 /** The connection below a TLS connection, which Node's types lack. It keeps the address even after a reset. */

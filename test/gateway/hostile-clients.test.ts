@@ -16,6 +16,7 @@ import { idOf } from '../support/api-key.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
+import { inTurn } from '../support/in-turn.ts';
 import { scrape } from '../support/metrics.ts';
 import { connectRaw, type RawClient } from '../support/raw-client.ts';
 import { connectionTo, ownRedis } from '../support/redis-database.ts';
@@ -265,4 +266,32 @@ describe('a client that resets its connection does not count as outside the netw
     expect((await send(`${stack.gateway}/v1/pets`, { key, ca })).status).toBe(200);
     await expectNoneElsewhere(stack);
   });
+});
+
+test('over TLS, clients that close and then reset their connections do not use up the limit of their address', async () => {
+  const { certFile, keyFile, caFile } = await createAuthority();
+  const settings = { TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile };
+  const stack = await startStack(settings, { connectionsPerAddress: 20 });
+  const key = await stack.issueKey(UNLIMITED);
+  const from = '127.0.0.2';
+  const ca = await readFile(caFile);
+  await inTurn(Array.from({ length: 40 }), 8, async () => {
+    const below = net.connect({ host: '127.0.0.1', port: Number(new URL(stack.gateway).port), localAddress: from });
+    // Over the limit, the gateway closes the connection.
+    const closed = new Promise<void>((resolve) => below.on('error', () => {}).once('close', () => resolve()));
+    const socket = tls.connect({ socket: below, host: '127.0.0.1', ca }).on('error', () => {});
+    // A reset of the connection below is preceded by a close alert.
+    socket.once('secureConnect', () => {
+      socket.write(request(key));
+      setTimeout(() => below.resetAndDestroy(), 1);
+    });
+    await closed;
+  });
+  const status = () =>
+    send(`${stack.gateway}/v1/pets`, { key, from, ca }).then(
+      (answer) => answer.status,
+      () => 0,
+    );
+  await expect.poll(status, { timeout: 3_000 }).toBe(200);
+  expect(stack.log.filter(({ reason }) => reason !== undefined)).toEqual([]);
 });

@@ -221,6 +221,7 @@ test.for([
   ['hangs', () => {}],
   ['sends a page', answering('HTTP/1.1 503 Service Unavailable', 'no', 'text/html')],
   ['sends a wrong 101', changed('Accept: ', 'Accept: x')],
+  ['sends a 101 without Upgrade', changed('Connection: Upgrade', 'X: y')],
 ] as [string, OnUpgrade][])('if one core %s, handshakes go to the other one', async ([, onUpgrade]) => {
   const bad = await webSocketCore(onUpgrade);
   const own = await startLive({ CORE_URL: `${bad.url},${core.url}`, CORE_TIMEOUT_MS: '2000' });
@@ -261,7 +262,11 @@ test('an open WebSocket takes no place of CORE_CONCURRENCY', async () => {
 });
 
 test('a client that disconnects during a handshake is recorded with 499', async () => {
-  const late = await webSocketCore((socket) => void setTimeout(() => socket.destroy(), 4));
+  let count = 0;
+  const late = await webSocketCore((socket, request) => {
+    const isAccepted = ++count % 2 === 0;
+    setTimeout(() => (isAccepted ? socket.write(switching(request)) : socket.destroy()), 4);
+  });
   const own = await startLive({ CORE_URL: late.url, REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' });
   const key = await own.issueKey(UNLIMITED);
   for (let wave = 0; wave < 20; wave++) {
@@ -275,7 +280,7 @@ test('a client that disconnects during a handshake is recorded with 499', async 
     for (const until = performance.now() + 10; performance.now() < until; );
   }
   const lines = () => own.log.filter(({ msg }) => msg === 'request');
-  await expect.poll(() => lines().length).toBeGreaterThan(100);
+  await expect.poll(() => lines().length).toBeGreaterThan(30);
   expect(lines().filter(({ status, reason }) => status !== 499 && /client/.test(String(reason)))).toEqual([]);
   expect(lines().filter(({ status }) => status === 499).length).toBeGreaterThan(10);
 });
