@@ -309,18 +309,13 @@ class Connections {
    * returns false.
    */
   #count(socket: Socket): boolean {
-    const { countedAs } = this.#caps;
-    if (countedAs === undefined) return true;
-    // Its client has already reset the connection, so nobody would receive a response.
-    if (socket.remoteAddress === undefined) {
-      socket.destroy();
-      return false;
-    }
-    const name = countedAs(socket.remoteAddress);
+    const name = this.#caps.countedAs?.(socket.remoteAddress);
     if (name === undefined) return true;
-    if (this.#perAddress.of(name) >= this.#limits.connectionsPerAddress) {
+    // Without an address, its client has already reset the connection.
+    const isGone = socket.remoteAddress === undefined;
+    if (isGone || this.#perAddress.of(name) >= this.#limits.connectionsPerAddress) {
       socket.destroy();
-      this.#caps.onRefused?.('address');
+      if (!isGone) this.#caps.onRefused?.('address');
       return false;
     }
     this.#perAddress.add(name);
@@ -396,8 +391,7 @@ class Connections {
  */
 function isReset(socket: Socket): boolean {
   if (!(socket instanceof TLSSocket) || !(socket.readableEnded || socket.isPaused())) return false;
-  const { _handle: handle } = below(socket) as unknown as { _handle?: { getpeername(to: object): number } | null };
-  return handle?.getpeername({}) !== 0;
+  return (below(socket) as { _handle?: { getpeername(to: object): number } | null })._handle?.getpeername({}) !== 0;
 }
 
 /** The connection below a TLS connection, which Node's types lack. It keeps the address even after a reset. */
