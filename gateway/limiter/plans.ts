@@ -240,10 +240,10 @@ function unknownFields(stored: StoredPlans): RejectedValue[] {
 }
 
 const KNOWN: ReadonlySet<string> = new Set([...STORED_FIELDS, ...PLAN_NAMES.map((plan) => `${plan}.${FORMER_FIELD}`)]);
-const MOST_UNKNOWN = 100;
+const MOST_UNKNOWN = 1_000;
 
 /**
- * A table as read, with at most 100 of the fields that no plan has: each is logged, and sent to every worker. They are
+ * A table as read, with at most 1,000 of the fields that no plan has: each is logged, and sent to every worker. They are
  * sorted, because Redis returns the fields of a large hash in a different order after each change.
  */
 export function withFewUnknown(stored: Readonly<Record<string, string>>): Record<string, string> {

@@ -177,7 +177,7 @@ test('a valid value is in force on all gateways within a second', () => {
   expect(median(liveAfterMs)).toBeLessThan(1_000);
 });
 
-test('of thousands of unknown plan fields, a hundred are logged, and only once', async () => {
+test('of thousands of unknown plan fields, a thousand are logged, and only once', async () => {
   const { url } = await emptyDatabase();
   const [stack, database] = [await startStack({ REDIS_URL: url }), connectionTo(url)];
   await database.hset('gateway:plans', Object.fromEntries(Array.from({ length: 5_000 }, (_, at) => [`x${at}`, '1'])));
@@ -188,7 +188,7 @@ test('of thousands of unknown plan fields, a hundred are logged, and only once',
     expect((await stack.admin('PATCH', '/plans/free', { minute })).json).toMatchObject({ minute });
     await sleep(300);
   }
-  expect(lines()).toBe(100);
+  expect(lines()).toBe(1_000);
   await database.hset('gateway:plans', 'free.minute', '60,');
   await expect.poll(() => stack.log.some(({ field }) => field === 'free.minute')).toBe(true);
 });
