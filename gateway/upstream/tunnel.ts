@@ -3,12 +3,13 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { Socket } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
+import { type ErrorCode, errorBody, HttpError } from '../../shared/http/errors.ts';
 import { http } from '../../shared/http/node-http.ts';
 import { pairsOf } from '../../shared/lists.ts';
 import { MAX_BODY_BYTES } from './answer.ts';
 import { TOO_SLOW } from './connect.ts';
 import type { CoreAddress } from './core-addresses.ts';
-import { ClientGone, ConnectionLost, CoreTooSlow, NotConnected, Unreadable } from './faults.ts';
+import { ClientGone, ConnectionLost, CoreRefusedUs, CoreTooSlow, NotConnected, Unreadable } from './faults.ts';
 import { responseHeaders, type Upgrade } from './headers.ts';
 import type { PendingRequest } from './wire.ts';
 
@@ -125,31 +126,45 @@ export class HandshakeWire {
     join();
     opened(core);
     this.#outgoing = undefined;
-    this.#answer(answer, '');
+    this.#answer(101, [], '');
   }
 
-  /** Reads the error with which the core refuses the handshake. */
+  /** Reads the error with which the core refuses the handshake. One without a body gets ours. */
   async #refused(answer: IncomingMessage): Promise<void> {
-    const { statusCode: status = 0 } = answer;
+    const { statusCode: status = 0, headers, rawHeaders } = answer;
     if (status < 400) throw new Unreadable(`It does not open the requested WebSocket, but has the status ${status}.`);
     let body = '';
     for await (const part of answer.setEncoding('latin1')) {
       body += part;
       if (body.length > MAX_BODY_BYTES) throw new Unreadable('It is too large for a refused WebSocket handshake.');
     }
-    this.#answer(answer, body);
+    if (body === '' && !CoreRefusedUs.saysSo(status)) this.#refuse(status, headers['retry-after']);
+    else this.#answer(status, rawHeaders, body, headers['content-length'] === undefined);
   }
 
-  #answer(
-    { statusCode: status = 0, rawHeaders: headers, headers: { 'content-length': length } }: IncomingMessage,
-    body: string,
-  ): void {
+  #refuse(status: number, retryAfter: string | undefined): void {
+    const code = REFUSALS[status];
+    if (code === undefined) throw new Unreadable(`It refuses the WebSocket with the status ${status} and no body.`);
+    const wait = retryAfter === undefined ? [] : ['Retry-After', retryAfter];
+    this.#answer(status, ['Content-Type', 'application/json', ...wait], errorBody(new HttpError(code)));
+  }
+
+  /** @param isChunked whether the headers lack a Content-Length */
+  #answer(status: number, headers: readonly string[], body: string, isChunked = true): void {
     const pending = this.#pending;
     this.#pending = undefined;
-    const framing = { isChunked: length === undefined, length: undefined, keepAliveMs: undefined, isLast: true };
-    pending?.answered({ status, headers, requestId: undefined, ...framing, body }, performance.now(), undefined);
+    const unknown = { requestId: undefined, keepAliveMs: undefined, length: undefined };
+    pending?.answered({ status, headers, ...unknown, isChunked, isLast: true, body }, performance.now(), undefined);
   }
 }
+
+/** The errors with which many servers refuse a WebSocket without a body. */
+const REFUSALS: Readonly<Record<number, ErrorCode>> = {
+  400: 'invalid_request',
+  404: 'not_found',
+  429: 'rate_limit_exceeded',
+  503: 'unavailable',
+};
 
 /** Names errors of Node's parser as those of our own. */
 const faultOf = (fault: NodeJS.ErrnoException): Error =>

@@ -5,7 +5,7 @@ import { WebSocket } from 'ws';
 import { idOf } from '../support/api-key.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { send, sendBytes } from '../support/http.ts';
-import { eventuallyScraped, scrape } from '../support/metrics.ts';
+import { eventuallyScraped, type Scrape, scrape } from '../support/metrics.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, type Stack, UNLIMITED } from '../support/stack.ts';
@@ -30,6 +30,8 @@ const changed =
   (from: string, to: string): OnUpgrade =>
   (socket, request) =>
     socket.write(switching(request).replace(from, to));
+
+const EMPTY_403 = 'HTTP/1.1 403 Forbidden\r\n\r\n';
 
 /** A close frame with the code 4000, masked with zeros. */
 const CLOSE_4000 = '\x88\x82\0\0\0\0\x0f\xa0';
@@ -164,23 +166,27 @@ test.for([
   ['hangs up', (socket) => socket.destroy(), 502, 'bad_gateway', 'broken'],
   ['answers 200', answering('HTTP/1.1 200 OK', '[]'), 502, 'bad_gateway', 'broken'],
   ['answers 404 without JSON', answering('HTTP/1.1 404 Not Found', 'no', 'text/html'), 502, 'bad_gateway', 'broken'],
+  ['does not serve the path', (socket) => socket.end('HTTP/1.1 404 Not Found\r\n\r\n'), 404, 'not_found', undefined],
+  ['fails without a body', (socket) => socket.end('HTTP/1.1 500 Oops\r\n\r\n'), 502, 'bad_gateway', 'broken'],
+  ['rejects the token without a body', (socket) => socket.end(EMPTY_403), 502, 'bad_gateway', 'token'],
   ['rejects the token of the gateway', answering('HTTP/1.1 403 Forbidden', '{}'), 502, 'bad_gateway', 'token'],
   ['answers in HTTP/1.0', changed('/1.1', '/1.0'), 502, 'bad_gateway', 'broken'],
   ['answers 101 without Upgrade', changed('Connection: Upgrade', 'X: y'), 502, 'bad_gateway', 'broken'],
   ['upgrades to another protocol', changed('websocket', 'h2c'), 502, 'bad_gateway', 'broken'],
   ['sends no Sec-WebSocket-Accept', changed('Sec-WebSocket-Accept', 'X'), 502, 'bad_gateway', 'broken'],
   ['sends a wrong Sec-WebSocket-Accept', changed('Accept: ', 'Accept: x'), 502, 'bad_gateway', 'broken'],
-] as [string, OnUpgrade | undefined, number, string, string][])(
-  'a WebSocket handshake gets an error in the Error shape from a core that %s, and the error is counted',
+] as [string, OnUpgrade | undefined, number, string, string | undefined][])(
+  'a WebSocket handshake gets an error in the Error shape from a core that %s, and a fault of the core is counted',
   async ([, onUpgrade, status, code, kind]) => {
     const url = onUpgrade === undefined ? 'http://127.0.0.1:1' : (await webSocketCore(onUpgrade)).url;
     const own = await startLive({ CORE_URL: url, CORE_TIMEOUT_MS: '300' });
     const answer = await sendBytes(own.gateway, headOf(await own.issueKey()));
     expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} .*X-RateLimit-Remaining: 59.*"code":"${code}"`, 's'));
     expect(own.log.filter(({ level }) => level >= 50)).toEqual([]);
-    await eventuallyScraped(own.adminUrl, (metrics) =>
-      metrics.sum('gateway_upstream_errors_total', { kind }),
-    ).toBeGreaterThan(0);
+    const errors = (metrics: Scrape) =>
+      metrics.sum('gateway_upstream_errors_total', kind === undefined ? {} : { kind });
+    if (kind === undefined) await eventuallyScraped(own.adminUrl, errors).toBe(0);
+    else await eventuallyScraped(own.adminUrl, errors).toBeGreaterThan(0);
   },
 );
 
