@@ -246,11 +246,14 @@ const MOST_UNKNOWN = 1_000;
  * A table as read, with at most 1,000 of the fields that no plan has: each is logged, and sent to every worker. They are
  * sorted, because Redis returns the fields of a large hash in a different order after each change.
  */
-export function withFewUnknown(stored: Readonly<Record<string, string>>): Record<string, string> {
-  const [known = [], unknown = []] = [true, false].map((isKnown) =>
-    Object.keys(stored).filter((name) => KNOWN.has(name) === isKnown),
-  );
-  const few = unknown.sort().slice(0, MOST_UNKNOWN);
+export function withFewUnknown(stored: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  const names = Object.keys(stored);
+  const known = names.filter((name) => KNOWN.has(name));
+  if (known.length === names.length) return stored;
+  const few = names
+    .filter((name) => !KNOWN.has(name))
+    .sort()
+    .slice(0, MOST_UNKNOWN);
   return Object.fromEntries([...known, ...few].map((name) => [name, stored[name] ?? '']));
 }
 

@@ -130,8 +130,8 @@ export const UseOfTime = z.object({ at: z.string(), admitted: count, refused: co
 /**
  * `now` is the time on the clock that decisions use. `banned` counts requests refused by bans, and is complete for
  * minutes that began at `bannedCountedSince` or later. Of earlier ones, gateways may have forgotten requests, so zeros
- * are left out. `bannedCountedSince` is left out if a gateway or worker does not respond. What gateways counted that have
- * stopped is not included.
+ * are left out. `bannedCountedSince` is left out if a gateway or worker does not respond. The counts of
+ * stopped gateways are not included.
  */
 export const KeyUsageAnswer = z.object({
   now: time,

@@ -83,10 +83,8 @@ export async function connectRedis(target: RedisTarget, logger: Logger): Promise
   });
   endWhenSilent(redis);
   if (isWatched) endWhenDeposed(redis, servers, target, common.tls, logger);
-  loadOnConnect(
-    redis,
-    logOutages(redis, logger, () => logRefusedTls(servers, common.tls, logger)),
-  );
+  const noteAnswer = logOutages(redis, logger, () => logRefusedTls(servers, common.tls, logger));
+  loadOnConnect(redis, noteAnswer);
   await Promise.race([redis.connect().catch(() => undefined), sleep(target.startMs, undefined, { ref: false })]);
   if (redis.status !== 'ready' || common.db === 0) return redis;
   // If a server lacks the database, ioredis only emits an error and uses database 0, which is not ours.
@@ -260,10 +258,8 @@ export async function connectCluster(target: RedisTarget, logger: Logger): Promi
     dnsLookup: (name, done) => done(null, name),
     redisOptions: { ...failFast(target.timeoutMs), ...common, ...(common.tls && { Connector: TlsConnector }) },
   });
-  cluster.on(
-    'ready',
-    logOutages(cluster, logger, () => logRefusedTls(nodes, common.tls, logger)),
-  );
+  const noteReady = logOutages(cluster, logger, () => logRefusedTls(nodes, common.tls, logger));
+  cluster.on('ready', noteReady);
   const noteAnswer = logNodeOutages(cluster, logger);
   // The event is emitted for each new connection to a node, before the node is connected.
   cluster.on('+node', (node: Redis) => {
