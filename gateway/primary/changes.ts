@@ -76,12 +76,13 @@ export function confirmed(
    */
   const doubtful = new Set<RecordName>();
 
-  async function read(record: RecordName) {
+  async function read(record: RecordName, isAcknowledgment = true) {
     const fields = await storage.read(record);
-    if (doubtful.has(record)) {
+    if (isAcknowledgment && doubtful.has(record)) {
       await confirm({ records: [record], isReset: false }).catch((fault) => {
-        const { why = 'Repeat the request in a few seconds.' } = fault as Partial<Unconfirmed>;
-        throw new Unavailable(fault, `An earlier change is not confirmed yet. ${why}`);
+        const { missing, why = 'Repeat the request in a few seconds.' } = fault as Partial<Unconfirmed>;
+        const what = ['An earlier change is not confirmed yet', missing].filter(Boolean).join(': ');
+        throw new Unavailable(fault, `${what}. ${why}`);
       });
       doubtful.delete(record);
     }

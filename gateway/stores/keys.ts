@@ -171,7 +171,8 @@ export class Keys {
   async remove(id: string, activityOf?: (record: KeyEntry['record']) => Activity): Promise<boolean> {
     const moveTo = { record: revoked(id), fields: REVOKED_FIELDS, seconds: REVOKED_KEPT_SECONDS };
     for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
-      const stored = await this.#storage.read(key(id));
+      // An earlier change that is not confirmed must not prevent a revocation, which is confirmed by itself.
+      const stored = await this.#storage.read(key(id), false);
       if (stored === undefined) break;
       const expect = attempt === ATTEMPTS ? undefined : seenOf(stored);
       const parts = [{ record: key(id), exists: true, ...(expect && { expect }), moveTo }];

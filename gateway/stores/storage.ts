@@ -139,8 +139,11 @@ export interface TailQuery {
 export interface Storage {
   /** The clock of decisions: Unix time in microseconds. */
   now(): Promise<number>;
-  /** Undefined if there is no such record. U+FFFD replaces bytes that are not UTF-8. */
-  read(record: RecordName): Promise<Fields | undefined>;
+  /**
+   * Undefined if there is no such record. U+FFFD replaces bytes that are not UTF-8.
+   * @param isAcknowledgment whether the record is shown to operators as confirmed, which it then must be. By default, it is
+   */
+  read(record: RecordName, isAcknowledgment?: boolean): Promise<Fields | undefined>;
   /** Reads a page of records. The process does other work between two pages, so decisions stay fast. */
   readMany(records: readonly RecordName[]): Promise<readonly (Fields | undefined)[]>;
   /** Whether no gateway has ever stored anything here. */
@@ -210,6 +213,7 @@ export class Unknown extends Unavailable {
  * Redis now.
  */
 export class Unconfirmed extends Unavailable {
+  readonly missing: string;
   readonly why: string | undefined;
 
   /**
@@ -219,6 +223,7 @@ export class Unconfirmed extends Unavailable {
   constructor(missing: string, why?: string) {
     const made = [`The change was made, but ${missing}.`, why].filter(Boolean).join(' ');
     super(made, `${made} It is safe to repeat the change.`);
+    this.missing = missing;
     this.why = why;
   }
 }

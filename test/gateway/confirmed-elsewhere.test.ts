@@ -62,10 +62,10 @@ test('a plan binds on other gateways once it is acknowledged', async () => {
   }
 });
 
+const listSilent = async () => redis.zadd('gateway:gateways', (await redis.time())[0] ?? 0, 'elsewhere:7:6a0c5f00beef');
+
 test('a change that a running gateway does not confirm is not acknowledged', async () => {
   const key = await one.issueKey();
-  const listSilent = async () =>
-    redis.zadd('gateway:gateways', (await redis.time())[0] ?? 0, 'elsewhere:7:6a0c5f00beef');
   await listSilent();
   const disable = (stack = one) => stack.admin('PATCH', `/keys/${idOf(key)}`, { disabled: true });
   const { status, json } = await disable();
@@ -77,13 +77,29 @@ test('a change that a running gateway does not confirm is not acknowledged', asy
   expect((await read(other, key)).status).toBe(401);
   // Neither another change, nor its repetition through another gateway, is acknowledged.
   await listSilent();
-  expect((await one.admin('DELETE', `/keys/${idOf(key)}`)).json).toMatchObject({
-    message: 'An earlier change is not confirmed yet. Repeat the request in a few seconds.',
+  expect((await one.admin('PATCH', `/keys/${idOf(key)}`, { minute: 5 })).json).toMatchObject({
+    message:
+      'An earlier change is not confirmed yet: not all gateways have confirmed it (elsewhere:7). Repeat the request in a few seconds.',
   });
   await listSilent();
   expect((await disable(other)).status).toBe(503);
   // A gateway that has not polled for three seconds does not serve, or has lost Redis.
   await expect.poll(async () => (await disable()).status, { timeout: 10_000 }).toBe(200);
+});
+
+test('a key whose last change is not confirmed can be revoked; the revocation is in force, but not acknowledged', async () => {
+  const key = await one.issueKey();
+  await listSilent();
+  expect((await one.admin('PATCH', `/keys/${idOf(key)}`, { minute: 5 })).status).toBe(503);
+  const revoke = async () => await one.admin('DELETE', `/keys/${idOf(key)}`);
+  for (let attempt = 0; attempt < 2; attempt++) {
+    await listSilent();
+    expect((await revoke()).json).toMatchObject({
+      message: expect.stringMatching(/^The change was made, but not all/),
+    });
+    for (const stack of [one, other]) expect((await read(stack, key)).status).toBe(401);
+  }
+  await expect.poll(async () => (await revoke()).status, { timeout: 10_000 }).toBe(404);
 });
 
 test('if the list of gateways holds another value, the refused change and the doctor name its key, until it is deleted', async () => {
@@ -94,7 +110,9 @@ test('if the list of gateways holds another value, the refused change and the do
   expect((await disable()).json).toMatchObject({
     message: `The change was made, but the other gateways have not confirmed it. ${why} It is safe to repeat the change.`,
   });
-  expect((await disable()).json).toMatchObject({ message: `An earlier change is not confirmed yet. ${why}` });
+  expect((await disable()).json).toMatchObject({
+    message: `An earlier change is not confirmed yet: the other gateways have not confirmed it. ${why}`,
+  });
   const line = { msg: 'operator request', status: 503, reason: expect.stringContaining(why) };
   await expect.poll(() => one.log).toContainEqual(expect.objectContaining(line));
   const findings = async () => ((await one.admin('GET', '/doctor')).json as DoctorAnswer).findings;

@@ -112,7 +112,7 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
     cause,
   } = (await peers?.ask(query, PEER_KNOWN_WITHIN_MS)) ?? {};
   const ofGateway =
-    'It or its machine is hung, or it was killed. If it was killed, this finding disappears after five minutes.';
+    'It or its machine is hung, it runs another version, or it was killed. In the last case, this finding disappears after five minutes.';
   const ofWorker = 'It will be replaced unless it answers again.';
   const silent = (name: string, advice: string) => unknown(`gateway ${name}`, 'does not answer', advice);
   if (cause instanceof OtherValue)
