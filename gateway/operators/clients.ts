@@ -2,11 +2,13 @@ import type {
   ActivityAnswer,
   ActivityView,
   BanView,
+  KeyView,
   TrialAnswer,
   UsageAnswer,
   UsageOfKey,
   UsageSum,
 } from './api/answers.ts';
+import { KEY_ORDERS, type KeyOrder } from './api/key-order.ts';
 
 /**
  * Code shared by the console and the command line: it merges paged responses, and describes values in words. Browsers
@@ -63,6 +65,36 @@ export async function firstFilled<T extends Part>(
     if (entriesOf(part).length > 0) break;
   }
   return last as T;
+}
+
+/**
+ * Reads the first `asked.limit` keys of a sorted list. One call sorts only the keys that it checks, so all parts are
+ * read and merged. A key that moves to another part between two calls is listed only once.
+ */
+export async function readSorted<T extends Part & { readonly keys: readonly KeyView[] }>(
+  ask: Ask<T>,
+  path: string,
+  asked: Readonly<Record<string, string>>,
+  compare: (a: T['keys'][number], b: T['keys'][number]) => number,
+): Promise<T> {
+  const found = new Map<string, T['keys'][number]>();
+  let last: T | undefined;
+  for await (const part of partsOf(ask, path, asked)) {
+    for (const key of part.keys) if (!found.has(key.id)) found.set(key.id, key);
+    last = part;
+  }
+  return { ...(last as T), keys: [...found.values()].sort(compare).slice(0, Number(asked.limit)) };
+}
+
+export const inOrder =
+  (order: KeyOrder) =>
+  (a: KeyView, b: KeyView): number =>
+    KEY_ORDERS[order](sortable(a), sortable(b));
+
+function sortable({ createdAt, lastUsedAt, name, buckets }: KeyView) {
+  const at = lastUsedAt === undefined ? undefined : Date.parse(lastUsedAt);
+  const dayUsed = buckets === undefined ? 0 : buckets.day.used / buckets.day.limit;
+  return { createdAt: Date.parse(createdAt), lastUsedAt: at, name, dayUsed };
 }
 
 /** The maximum number of entries that one call may return. */

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
-import { basename, extname, join } from 'node:path';
+import { basename, dirname, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { Tokens } from 'marked';
@@ -17,18 +17,23 @@ const FOLDER = join(import.meta.dirname, 'console');
 
 const installed = (specifier: string): string => fileURLToPath(import.meta.resolve(specifier));
 
-/** Files outside the console's folder. In browsers, an import of `specifier` loads the file. */
+/** The product's files outside the console's folder that browsers load too. */
+const SHARED = [
+  '../../limiter/plans.ts',
+  '../../limiter/tags.ts',
+  '../../stores/words.ts',
+  '../clients.ts',
+  '../api/key-order.ts',
+];
+
+/** Files outside the console's folder. In browsers, an import of `specifier` or of the file's path loads the file. */
 const LIBRARIES: readonly { readonly name: string; readonly specifier?: string; readonly from: string }[] = [
   { name: 'preact.js', specifier: 'preact', from: installed('preact') },
   { name: 'preact-hooks.js', specifier: 'preact/hooks', from: installed('preact/hooks') },
   { name: 'htm.js', specifier: 'htm', from: installed('htm') },
   { name: 'uplot.js', specifier: 'uplot', from: installed('uplot/dist/uPlot.esm.js') },
   { name: 'uplot.css', from: installed('uplot/dist/uPlot.min.css') },
-  ...['../../limiter/plans.ts', '../../limiter/tags.ts', '../../stores/words.ts', '../clients.ts'].map((specifier) => ({
-    name: basename(specifier),
-    specifier,
-    from: join(FOLDER, specifier),
-  })),
+  ...SHARED.map((path) => ({ name: basename(path), from: join(FOLDER, path) })),
 ];
 
 const HTML = 'text/html; charset=utf-8';
@@ -71,7 +76,8 @@ async function forBrowser(path: string): Promise<string> {
   return source
     .replace(/^\/\/# sourceMappingURL=.*$/m, '')
     .replaceAll(/\b(from\s*)["']([^"']+)["']/g, (whole, from, specifier) => {
-      const library = LIBRARIES.find((one) => one.specifier === specifier);
+      const file = join(dirname(path), specifier);
+      const library = LIBRARIES.find((one) => one.specifier === specifier || one.from === file);
       return library === undefined ? whole : `${from}"/console/lib/${library.name}"`;
     });
 }

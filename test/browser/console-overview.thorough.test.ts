@@ -6,6 +6,8 @@ import { launchChromium } from '../support/chromium.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { isShown, openConsole, rowOf, visit } from '../support/console.ts';
 import { send } from '../support/http.ts';
+import { onRedis } from '../support/operators.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
 const stack = await startStack();
@@ -28,6 +30,7 @@ test('the overview shows the last hour after a reload, with its plan changes, an
     await page.locator('.tile', { hasText: 'Refused by a ban' }).getByText('at most 1 key at once').waitFor();
     expect(await tile('Server errors')).toBe('0');
     expect(await tile('Response time')).toMatch(/^[\d.]+ (ms|s)$/);
+    await page.getByText(/^p99 [\d.]+ m?s, at \d/).waitFor();
     await page.getByText('anna changed Free, requests per minute: 60 → 61').waitFor();
     await page.reload();
     await isShown(page);
@@ -83,6 +86,39 @@ test('the overview lists the busiest keys and those near their day limit, with l
   await first.getByRole('link').click();
   await page.getByRole('heading', { name: 'loudest of all' }).waitFor();
   expect(new URL(page.url()).searchParams.get('id')).toBe(idOf(loud));
+});
+
+test('lists in another order than newest first cover all keys, also if one call does not check all of them', async () => {
+  const server = await ownRedis();
+  const redis = connectionTo(server.url);
+  const many = await startStack(onRedis(server.url));
+  const old = await many.issueKey({ name: 'zoe', day: 5 });
+  // The list of keys also has ids without a key. They lie between the old key and the new one.
+  const place = (at: number) => Date.now() / 1_000 + at;
+  const ids = Array.from({ length: 5_200 }, (_, at) => [place(10 + at), `0${String(at).padStart(11, 'x')}`]);
+  await redis.zadd('gateway:keys', ...ids.flat());
+  const young = await many.issueKey({ name: 'adam', day: 5 });
+  await redis.zadd('gateway:keys', place(6_000), idOf(young));
+  const asOften = async (key: string, times: number) => {
+    for (let sent = 0; sent < times; sent++) await send(`${many.gateway}/v1/pets`, { key });
+  };
+  await asOften(old, 5);
+  await asOften(young, 4);
+  const { page } = await openConsole(many);
+  const names = async (table: string) =>
+    (await page.getByRole('table', { name: table }).locator('tbody .name').allInnerTexts()).join();
+  await expect.poll(() => names('Busiest keys')).toBe('zoe,adam');
+  await expect.poll(() => names('Near their day limit')).toBe('zoe,adam');
+  for (const [query, order] of [
+    ['sort=used', 'zoe,adam'],
+    ['sort=name', 'adam,zoe'],
+    ['sort=used&near=100', 'zoe'],
+  ] as const) {
+    await visit(page, `/console/keys?${query}`);
+    await expect.poll(() => names('Keys')).toBe(order);
+    await page.getByText('5,202 keys in all.', { exact: true }).waitFor();
+    expect(await page.getByRole('button', { name: 'Older' }).count()).toBe(0);
+  }
 });
 
 test('every page can be opened by its URL, and Back leads to the previous page', async () => {

@@ -9,18 +9,10 @@ import type {
   FoundKey,
   KeysAnswer,
   KeyView,
-  LoudKey,
+  TopAnswer,
 } from '../api/answers.ts';
-import {
-  KEY_ORDER_NAMES,
-  KEY_ORDERS,
-  KEY_STATES,
-  type KeyOrder,
-  loudestFirst,
-  TOP_BY,
-  type TopBy,
-} from '../api/key-order.ts';
-import { firstFilled } from '../clients.ts';
+import { KEY_ORDER_NAMES, KEY_STATES, type KeyOrder, loudestFirst, TOP_BY, type TopBy } from '../api/key-order.ts';
+import { firstFilled, inOrder, readSorted } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
 import type { Command } from './command.ts';
 import { describeFound, describeIdle, describeKey, describeKeys, describeNear, describeTop, pathTo } from './key.ts';
@@ -78,8 +70,7 @@ Examples:
   watch -c ctl keys top --minutes 1`)
     .action(async ({ minutes, by, limit, ...filters }: Filters & { minutes: number; by: TopBy; limit: number }) => {
       const query = { ...queryOf(filters), minutes: String(minutes), by, limit: String(limit) };
-      const { total, all } = await readAll<LoudKey>(session, '/keys/top', query);
-      const keys = all.sort(loudestFirst(by)).slice(0, limit);
+      const { total, keys } = await readSorted<TopAnswer>(session.get, '/keys/top', query, loudestFirst(by));
       const none = `No key had such requests in the last ${minutes} minutes.`;
       session.print({ minutes, total, keys }, () => (keys.length === 0 ? none : describeTop(keys)));
     });
@@ -113,27 +104,8 @@ async function listNewest(session: Session, query: Record<string, string>, descr
 }
 
 async function listSorted(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
-  const compare = KEY_ORDERS[query.sort as KeyOrder];
-  const { total, all } = await readAll<KeyView>(session, '/keys', query);
-  const keys = all.sort((a, b) => compare(sortable(a), sortable(b))).slice(0, Number(query.limit));
+  const { total, keys } = await readSorted<KeysAnswer>(session.get, '/keys', query, inOrder(query.sort as KeyOrder));
   session.print({ total, keys }, () => `${describe(keys)}\n\n${keys.length} of ${total}`);
-}
-
-function sortable({ createdAt, lastUsedAt, name, buckets }: KeyView) {
-  const at = lastUsedAt === undefined ? undefined : Date.parse(lastUsedAt);
-  const dayUsed = buckets === undefined ? 0 : buckets.day.used / buckets.day.limit;
-  return { createdAt: Date.parse(createdAt), lastUsedAt: at, name, dayUsed };
-}
-
-/** Reads all pages. A key that moves to another page between two calls is listed only once. */
-async function readAll<K extends KeyView>(session: Session, path: string, query: Record<string, string>) {
-  const found = new Map<string, K>();
-  let total = 0;
-  for await (const page of session.parts<KeysAnswer & { readonly keys: readonly K[] }>(path, query)) {
-    for (const key of page.keys) if (!found.has(key.id)) found.set(key.id, key);
-    ({ total } = page);
-  }
-  return { total, all: [...found.values()] };
 }
 
 const MOST_FOUND = 100;

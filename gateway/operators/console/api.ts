@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
-import type { CallerAnswer } from '../api/answers.ts';
-import { withWho } from '../clients.ts';
+import type { CallerAnswer, FoundAnswer, KeysAnswer, TopAnswer } from '../api/answers.ts';
+import { firstFilled, readSorted, withWho } from '../clients.ts';
 
 /**
  * The client of the admin API: calls, polling, and the state of the gateway as its responses show it. The operator's
@@ -223,4 +223,26 @@ export function usePolled<T>(name: string, everyMs: number, ask: () => Promise<T
   }, [name, everyMs]);
 
   return state.name === name ? state : {};
+}
+
+const KEYS_EVERY_MS = 5_000;
+/** The number of keys that one call checks. */
+const CHECKED_AT_ONCE = 5_000;
+
+/**
+ * Polls a list of keys. The more calls a sorted one takes, the less often it is read.
+ * @param compare the order of the list, for which all keys are read; undefined for the order in which they are found
+ */
+export function useKeyList<T extends KeysAnswer | TopAnswer | FoundAnswer>(
+  path: string,
+  asked: Readonly<Record<string, string>>,
+  compare?: (a: T['keys'][number], b: T['keys'][number]) => number,
+): Polled<T> {
+  const [calls, setCalls] = useState(1);
+  return usePolled(`${path} ${JSON.stringify(asked)}`, KEYS_EVERY_MS * calls, async () => {
+    if (compare === undefined) return await firstFilled<T>(bodyOf, path, asked, ({ keys }) => keys);
+    const list = await readSorted<T>(bodyOf, path, asked, compare);
+    setCalls(Math.max(1, Math.ceil(('total' in list ? list.total : 0) / CHECKED_AT_ONCE)));
+    return list;
+  });
 }

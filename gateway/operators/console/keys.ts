@@ -1,7 +1,7 @@
 import { PLAN_NAMES } from '../../limiter/plans.ts';
 import type { BansAnswer, FoundAnswer, KeysAnswer, KeyView, UsageOfKey, UsageSum } from '../api/answers.ts';
-import { firstFilled, readUsage, searchText } from '../clients.ts';
-import { bodyOf, usePolled } from './api.ts';
+import { firstFilled, inOrder, readUsage, searchText } from '../clients.ts';
+import { bodyOf, useKeyList, usePolled } from './api.ts';
 import { csvOf, usageCells } from './csv.ts';
 import { askForKey, askToLiftBan } from './key-dialogs.ts';
 import { addressOf } from './page-names.ts';
@@ -30,6 +30,7 @@ import { counted, number, planInWords, runningBan, upperFirst } from './words.ts
 
 const SHOWN = 25;
 const ORDERS = { name: 'By name', used: 'Most used today', idle: 'Longest unused' };
+const isOrder = (sort = ''): sort is keyof typeof ORDERS => Object.hasOwn(ORDERS, sort);
 const STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'];
 
 /** The filters of the admin API. */
@@ -64,15 +65,15 @@ export function KeysPage({ route }: { route: Route }) {
   const offset = query.get('offset') || '0';
   const text = query.get('find');
   const filters = filtersIn(SPECS, query);
+  const { sort, ...narrowing } = filters;
+  const order = text === null && isOrder(sort) ? sort : undefined;
   const asked = {
     ...(text === null ? { limit: String(SHOWN), ...filters } : { text: searchText(text).text }),
-    offset,
+    // A sorted list has one page.
+    offset: order === undefined ? offset : '0',
   };
   const path = text === null ? '/keys' : '/keys/find';
-  const { value, fault } = usePolled<KeysAnswer | FoundAnswer>(`keys ${JSON.stringify(asked)}`, 5_000, () =>
-    firstFilled<KeysAnswer | FoundAnswer>(bodyOf, path, asked, ({ keys }) => keys),
-  );
-  const { sort: _sort, ...narrowing } = filters;
+  const { value, fault } = useKeyList<KeysAnswer | FoundAnswer>(path, asked, order && inOrder(order));
   const empty =
     text !== null
       ? `No key, name or recent request matches “${text}”.`
@@ -90,7 +91,7 @@ export function KeysPage({ route }: { route: Route }) {
     <section class="card" aria-label="Keys">
       <${Table} label="Keys" columns=${COLUMNS} rows=${value?.keys} fault=${fault} empty=${empty} />
       <${Pager} route=${route} next=${value?.next} />
-      ${value !== undefined && 'total' in value && html`<p class="note">${counted(value.total, 'key')} in all.</p>`}
+      ${value !== undefined && 'total' in value && html`<p class="note">${order !== undefined && value.keys.length === SHOWN && `These are the first ${SHOWN} in this order. `}${counted(value.total, 'key')} in all.</p>`}
     </section>
   `;
 }

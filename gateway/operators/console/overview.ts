@@ -7,8 +7,9 @@ import type {
   PlanChangeView,
   TopAnswer,
 } from '../api/answers.ts';
-import { firstFilled } from '../clients.ts';
-import { bodyOf, usePolled } from './api.ts';
+import { loudestFirst } from '../api/key-order.ts';
+import { inOrder } from '../clients.ts';
+import { useKeyList, usePolled } from './api.ts';
 import { Chart, lastInWords, type Mark, type Series, timesUpTo, useTimeRange } from './chart.ts';
 import { type Column, html, KeyLink, Meter, Missing, markOf, StateOf, TableCard } from './parts.ts';
 import {
@@ -83,7 +84,7 @@ function Traffic({ minutes: known, since, length, changes }: TrafficProps) {
       <${Tile} name="Refused" value=${number(refused)} note=${percent(refused, decided)} color="refused" />
       <${Tile} name="Refused by a ban" value=${number(banned)} note=${`at most ${counted(mostBanned, 'key')} at once`} color="banned" />
       <${Tile} name="Server errors" value=${number(errors)} note="responses with 5xx" color=${errors > 0 ? 'banned' : 'edge'} />
-      <${Tile} name="Response time" value=${milliseconds(last?.p50 ?? null)} note=${`p99 ${milliseconds(last?.p99 ?? null)}`} color="accent" />
+      <${Tile} name="Response time" value=${milliseconds(last?.p50 ?? null)} note=${`p99 ${milliseconds(last?.p99 ?? null)}${last === undefined ? '' : `, at ${clock(last.at)}`}`} color="accent" />
     </dl>
     <p class="note">
       ${lastInWords('minute', length)} of this gateway, by minute${isYoung ? `. It started at ${clock(since)}; there is no earlier data` : ''}.
@@ -112,8 +113,7 @@ const marksOf = (changes: readonly PlanChangeView[], from: number): Mark[] =>
     }))
     .filter(({ at }) => at >= from);
 
-const RANKED_EVERY_MS = 5_000;
-const SHOWN = '8';
+const SHOWN = 8;
 
 const LOUD: readonly Column<TopAnswer['keys'][number]>[] = [
   { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },
@@ -129,9 +129,7 @@ const LOUD: readonly Column<TopAnswer['keys'][number]>[] = [
 
 /** Lists the keys with the most requests in the last few minutes. */
 function BusiestKeys() {
-  const { value, fault } = usePolled('top', RANKED_EVERY_MS, () =>
-    firstFilled<TopAnswer>(bodyOf, '/keys/top', { limit: SHOWN }, ({ keys }) => keys),
-  );
+  const { value, fault } = useKeyList<TopAnswer>('/keys/top', { limit: String(SHOWN) }, loudestFirst('requests'));
   return html`
     <${TableCard} title="Busiest keys" actions=${html`<span class="note">last ${value?.minutes ?? 5} minutes</span>`}
       columns=${LOUD} rows=${value?.keys} fault=${fault} empty="No key sent a request in this period." />
@@ -145,14 +143,13 @@ const NEAR: readonly Column<KeyView>[] = [
   { title: 'Used today', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.day} label="Day" />` },
 ];
 
-/** Lists the keys that have used at least 80 % of their day limit. */
+/** Lists the keys that have used at least 80 % of their day limit, the most used first. */
 function NearTheirLimit() {
-  const { value, fault } = usePolled('near', RANKED_EVERY_MS, () =>
-    firstFilled<KeysAnswer>(bodyOf, '/keys', { near: '80', limit: SHOWN }, ({ keys }) => keys),
-  );
-  const more = value?.next !== undefined && html`<a href="/console/keys?near=80">All of them</a>`;
+  const asked = { near: '80', sort: 'used', limit: String(SHOWN + 1) };
+  const { value, fault } = useKeyList<KeysAnswer>('/keys', asked, inOrder('used'));
+  const more = value?.keys[SHOWN] !== undefined && html`<a href="/console/keys?near=80&sort=used">All of them</a>`;
   return html`
     <${TableCard} title="Near their day limit" actions=${more || html`<span class="note">80 % or more used</span>`}
-      columns=${NEAR} rows=${value?.keys} fault=${fault} empty="No key has used 80 % of its day limit." />
+      columns=${NEAR} rows=${value?.keys.slice(0, SHOWN)} fault=${fault} empty="No key has used 80 % of its day limit." />
   `;
 }
