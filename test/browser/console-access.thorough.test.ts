@@ -72,6 +72,51 @@ test('an operator who gave no name at login is asked for it by the first change'
   expect([enabled?.actor, disabled?.actor]).toEqual(['anna', 'anna']);
 });
 
+test('no form cuts what was typed: too long a text is refused by name, and a number is read as a whole', async () => {
+  const key = await stack.issueKey({ name: 'whole' });
+  const { page, excuse } = await visitConsole(stack, `/console/key?id=${idOf(key)}`);
+  excuse(/400/);
+  await page.getByLabel('Your name').fill('a'.repeat(101));
+  await logIn(page);
+  await page.getByText('Your name must have at most 100 characters.').waitFor();
+  await page.getByLabel('Your name').fill('anna');
+  await logIn(page);
+  await isShown(page);
+  const edit = () => page.locator('.page-head').getByRole('button', { name: 'Edit' }).click();
+  const save = () => question(page).getByRole('button', { name: 'Save' }).click();
+  const paste = async (label: string, text: string) => {
+    await question(page).getByLabel(label).focus();
+    await page.keyboard.press('Control+A');
+    // Unlike `fill`, this respects maxlength, as pasting does.
+    await page.keyboard.insertText(text);
+  };
+  const saved = async () => (await stack.admin('GET', `/keys/${idOf(key)}`)).json;
+  await edit();
+  await paste('Name', 'n'.repeat(101));
+  await paste('Why?', 'w'.repeat(501));
+  await paste('Own limit per minute', `${' '.repeat(9)}120`);
+  await paste('Own limit per day', '12345678901');
+  await save();
+  await question(page).getByText('Name must have at most 100 characters.').waitFor();
+  await question(page).getByText('Why? must have at most 500 characters.').waitFor();
+  await paste('Name', 'n'.repeat(100));
+  await paste('Why?', 'w'.repeat(500));
+  await save();
+  await question(page).getByText('Own limit per day must be a whole number from 1 to 1000000000.').waitFor();
+  expect(await saved()).toMatchObject({ name: 'whole' });
+  for (const bad of ['1,00', '1.000', '1 000', ',100', '1,000,']) {
+    await paste('Own limit per day', bad);
+    await save();
+    await question(page).getByText('Own limit per day must be a whole number').waitFor();
+  }
+  await paste('Own limit per day', '1,234,567');
+  await confirm(page, 'Save');
+  expect(await saved()).toMatchObject({ name: 'n'.repeat(100), minute: 120, day: 1_234_567 });
+  await visit(page, '/console/plans');
+  await reviewPlan(page, 'Pro', { 'Requests per minute': ' 1,000 ' });
+  await question(page).getByText('Requests per minute: 300 → 1,000').waitFor();
+});
+
 test('the login page explains a wrong token, and the wait after ten wrong ones', async () => {
   const other = await startStack();
   const { page, excuse } = await visitConsole(other);

@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { ROLE_WORDS } from '../../stores/words.ts';
 import type { IssuedToken, TokensAnswer, TokenView } from '../api/answers.ts';
 import { ApiError, callApi, keepToken, rememberAuthor, usePolled } from './api.ts';
-import { ask, showOnce, whyField } from './dialog.ts';
+import { ask, showOnce, tooLong, whyField } from './dialog.ts';
 import { ActionButton, type Column, html, roleInWords, Table, When } from './parts.ts';
 
 /** Access to the console, the admin API and the command line: named tokens, and the login form. */
@@ -78,10 +78,13 @@ export function LogIn({ why, onDone }: { why: string; onDone(): void }) {
     const typed = token.current?.value.trim() ?? '';
     // Text that is not allowed in a header cannot be a token, and could not be sent.
     if (!/^[\x21-\x7e]+$/.test(typed)) return setFault(WRONG_TOKEN);
+    const author = name.current?.value.trim() ?? '';
+    const fault = tooLong('Your name', author, 100);
+    if (fault !== undefined) return setFault(fault);
     try {
       await callApi('GET', '/plans', { token: typed });
       keepToken(typed);
-      rememberAuthor(name.current?.value.trim() ?? '');
+      rememberAuthor(author);
       onDone();
     } catch (thrown) {
       setFault(inWords(thrown as Error));
@@ -106,7 +109,7 @@ export function LogIn({ why, onDone }: { why: string; onDone(): void }) {
         </div>
         <div class="field">
           <label for="name">Your name</label>
-          <input id="name" ref=${name} autocomplete="off" maxlength="100" aria-describedby="name-hint" />
+          <input id="name" ref=${name} autocomplete="off" aria-describedby="name-hint" />
           <span id="name-hint" class="note">Recorded with your changes. A named token already has a name.</span>
         </div>
         <p class="fault" role="alert">${fault}</p>

@@ -77,7 +77,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     setBusy(true);
     try {
       const form = event.target as HTMLFormElement;
-      const values = valuesOf(form);
+      const values = valuesOf(form, fields);
       checkFields(form, fields, values);
       if (values.author !== undefined) rememberAuthor(values.author);
       await act?.(values);
@@ -134,29 +134,41 @@ export class FieldFaults extends Error {
 
 /**
  * Reads a form by the names of its fields. Empty fields are undefined; boxes with the same name are joined with commas.
+ * Numbers may be written as pages show them, such as `1,000`.
  */
-function valuesOf(form: HTMLFormElement): Values {
+function valuesOf(form: HTMLFormElement, fields: readonly FieldSpec[]): Values {
   const data = new FormData(form);
-  const textOf = (name: string) =>
-    data
-      .getAll(name)
-      .map((one) => String(one).trim())
-      .join();
+  const textOf = (name: string) => {
+    const texts = data.getAll(name).map((one) => String(one).trim());
+    const isNumber = fields.some((field) => field.name === name && field.type === 'number');
+    return texts.map((text) => (isNumber && GROUPED.test(text) ? text.replaceAll(',', '') : text)).join();
+  };
   return Object.fromEntries([...new Set(data.keys())].map((name) => [name, textOf(name) || undefined]));
 }
 
+const GROUPED = /^\d{1,3}(,\d{3})+$/;
+
 /**
- * Finds required fields that are empty, and times with missing parts, which a form treats as empty.
+ * Finds required fields that are empty, texts that are too long, and times with missing parts, which a form treats as
+ * empty.
  * @throws {FieldFaults}
  */
 function checkFields(form: HTMLFormElement, fields: readonly FieldSpec[], values: Values): void {
   const isPartial = (name: string) => form.querySelector<HTMLInputElement>(`[name="${name}"]`)?.validity.badInput;
-  const found = fields.flatMap(({ name, required }) => {
-    const fault = isPartial(name) ? PARTIAL : values[name] === undefined ? required : undefined;
+  const found = fields.flatMap(({ name, label, maxlength, required }) => {
+    const fault = isPartial(name)
+      ? PARTIAL
+      : values[name] === undefined
+        ? required
+        : tooLong(label, values[name], maxlength);
     return fault === undefined ? [] : [[name, fault]];
   });
   if (found.length > 0) throw new FieldFaults(Object.fromEntries(found));
 }
+
+/** Reports a text that is too long: a browser that enforced `maxlength` would cut pasted text without a word. */
+export const tooLong = (label: string, text: string, most = Number.POSITIVE_INFINITY): string | undefined =>
+  [...text].length > most ? `${label} must have at most ${most} characters.` : undefined;
 
 const PARTIAL = 'Enter both the date and the time, or clear the field.';
 
@@ -194,7 +206,7 @@ function Field({ field, fault }: { field: FieldSpec; fault?: string | undefined 
   if (type === 'boxes')
     return html`<fieldset class="field" aria-describedby=${noteId}><legend>${label}</legend>${boxesOf(field)}${note}</fieldset>`;
   return html`<div class="field"><label for=${id}>${label}</label>
-    <${Input} field=${field} value=${value} id=${id} aria-describedby=${noteId} aria-invalid=${fault === undefined ? undefined : 'true'} />${note}
+    <${Input} field=${{ ...field, maxlength: undefined }} value=${value} id=${id} aria-describedby=${noteId} aria-invalid=${fault === undefined ? undefined : 'true'} />${note}
   </div>`;
 }
 

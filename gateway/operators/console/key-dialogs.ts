@@ -16,7 +16,7 @@ const numberOf = (text: string | undefined): number | null =>
 
 /** The fields for a duration. @param name the name of the first field, as in the admin API */
 const lengthFields = (name: string, label: string, value: string): FieldSpec[] => [
-  { name, label, value, type: 'number', maxlength: 10 },
+  { name, label, value, type: 'number' },
   { name: 'unit', label: 'Unit', options: Object.entries({ 60: 'minutes', 3600: 'hours', 86400: 'days' }) },
 ];
 
@@ -40,10 +40,9 @@ const fieldsOf = (key?: KeyView): FieldSpec[] => [
     label: 'Own limit per minute',
     value: key?.minute?.toString() ?? '',
     type: 'number',
-    maxlength: 10,
     hint: 'Leave empty for the plan’s limit.',
   },
-  { name: 'day', label: 'Own limit per day', value: key?.day?.toString() ?? '', type: 'number', maxlength: 10 },
+  { name: 'day', label: 'Own limit per day', value: key?.day?.toString() ?? '', type: 'number' },
   {
     name: 'expiresAt',
     label: 'Expires',

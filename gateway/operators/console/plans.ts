@@ -129,7 +129,7 @@ function form(plan: PlanName, seen: Seen): void {
     const absent = whenAbsent(field);
     const forAbsent = absent === undefined ? '' : ` Leave empty for ${absent}.`;
     const hint = value === '' ? `Empty means ${absent}.` : `Now ${valueInWords(value)}.${forAbsent}`;
-    return { ...common, type: 'number', maxlength: 20, hint };
+    return { ...common, type: 'number', hint };
   });
   ask({
     title: `Change ${planInWords(plan)}`,
