@@ -4,7 +4,7 @@ import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { FAILED_REQUESTS } from '../support/browser.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { openConsole, rowOf, visit } from '../support/console.ts';
+import { openConsole, question, rowOf, visit } from '../support/console.ts';
 import { send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { startStack } from '../support/stack.ts';
@@ -123,4 +123,33 @@ test('a single request without a response does not change the state that is show
   clearInterval(looking);
   expect(seen.length).toBeGreaterThan(0);
   expect(seen.filter((text) => !text.includes('All well'))).toEqual([]);
+});
+
+test('a change without a response says that it may have been made, and where to look before it is repeated', async () => {
+  const stack = await startStack();
+  const { page, excuse } = await openConsole(stack, '/console/keys');
+  excuse(FAILED_REQUESTS);
+  let answer: 'nothing' | 'page of a proxy' | 'refusal' = 'nothing';
+  await page.route(
+    ({ pathname }) => pathname === '/keys',
+    async (route) => {
+      if (route.request().method() !== 'POST') return await route.continue();
+      if (answer === 'refusal') return await route.fulfill({ status: 413, body: '<h1>Too large</h1>' });
+      await route.fetch();
+      if (answer === 'nothing') await route.abort();
+      else await route.fulfill({ status: 504, body: '<h1>Gateway timeout</h1>' });
+    },
+  );
+  await page.getByRole('button', { name: 'Issue a key' }).click();
+  await question(page).getByLabel('Name').fill('issued');
+  const expectSaid = async (text: string) => {
+    await question(page).getByRole('button', { name: 'Issue' }).click();
+    await expect.poll(() => question(page).locator('p.fault').innerText()).toBe(text);
+  };
+  const maybe = ' The change may have been made: check the audit log before you repeat it.';
+  await expectSaid(`The gateway does not respond.${maybe}`);
+  answer = 'page of a proxy';
+  await expectSaid(`This server is not a gateway’s admin listener.${maybe}`);
+  answer = 'refusal';
+  await expectSaid('This server is not a gateway’s admin listener.');
 });

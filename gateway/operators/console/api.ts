@@ -82,8 +82,8 @@ export async function callApi<T = unknown>(
   const sent = body === undefined ? {} : { body: JSON.stringify(body) };
   const isChange = method !== 'GET' && !isTrial;
   const target = isChange ? withWho(path, author() || undefined, reason) : path;
-  const { response, text } = await ask(target, { method, headers, ...sent });
-  const value = read(text);
+  const { response, text } = await ask(target, { method, headers, ...sent }, isChange);
+  const value = read(text, isChange && response.status >= 500);
   const { ok, status, headers: received } = response;
   const fault = ok
     ? undefined
@@ -98,8 +98,14 @@ export async function callApi<T = unknown>(
 
 export const bodyOf = async <T>(path: string): Promise<T> => (await callApi<T>('GET', path)).body;
 
+const MAYBE_MADE = ' The change may have been made: check the audit log before you repeat it.';
+
 /** The browser stores nothing, and no cookie is sent. */
-async function ask(path: string, request: RequestInit): Promise<{ response: Response; text: string }> {
+async function ask(
+  path: string,
+  request: RequestInit,
+  isChange: boolean,
+): Promise<{ response: Response; text: string }> {
   if (path === STATE) askedAt ??= new Date();
   try {
     const response = await fetch(path, {
@@ -111,15 +117,16 @@ async function ask(path: string, request: RequestInit): Promise<{ response: Resp
     });
     return { response, text: await response.text() };
   } catch (cause) {
-    throw new Error('The gateway does not respond.', { cause });
+    throw new Error(`The gateway does not respond.${isChange ? MAYBE_MADE : ''}`, { cause });
   }
 }
 
-function read(text: string): unknown {
+/** @param isUnknown whether a change may have been made: a proxy may send its own page in place of a lost response */
+function read(text: string, isUnknown: boolean): unknown {
   try {
     return text === '' ? undefined : JSON.parse(text);
   } catch (cause) {
-    throw new Error('This server is not a gateway’s admin listener.', { cause });
+    throw new Error(`This server is not a gateway’s admin listener.${isUnknown ? MAYBE_MADE : ''}`, { cause });
   }
 }
 
