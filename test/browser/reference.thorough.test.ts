@@ -287,7 +287,17 @@ test('code samples name this gateway and the pasted key until it is cleared, and
     expect(await sample.innerText()).toContain(placeholder);
   }
   const note = async () => (await page.locator('#start + .beside .quiet:visible').allInnerTexts()).join();
-  expect(await note()).toBe("read -rs keeps the key out of the shell's history.");
+  expect(await note()).toMatch(/^In bash or zsh, run this first, alone, and then paste the key\./);
+  // Pasted together, `read` would take the next command as the key, and the key would be run as a command.
+  const copied: string[] = [];
+  for (const copy of await page.locator('#start + .beside .copy').all()) {
+    await copy.click();
+    copied.push(await page.evaluate('navigator.clipboard.readText()'));
+  }
+  expect(copied).toEqual([
+    'read -rs KEY && export KEY',
+    `curl -i -H "Authorization: Bearer $KEY" ${stack.gateway}/v1/pets`,
+  ]);
   await pasteKey(page, key);
   expect(await note()).toBe("This command contains your key, which will be in the shell's history.");
   for (const [language, placeholder] of Object.entries(placeholders)) {
@@ -303,7 +313,7 @@ test('code samples name this gateway and the pasted key until it is cleared, and
   }
   await page.getByRole('button', { name: 'Forget key' }).click();
   expect(await page.locator('body').innerText()).not.toContain(key);
-  expect(await note()).toMatch(/^read -rs/);
+  expect(await note()).toMatch(/^In bash or zsh/);
   expect(await sample.innerText()).toContain('os.environ["KEY"]');
   expect(await page.locator('#key-report').isVisible()).toBe(false);
   await page.getByLabel('API key').fill('not a key');

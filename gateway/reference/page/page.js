@@ -49,7 +49,6 @@ const withKey = (source) =>
   key === undefined
     ? source
     : source
-        .replace(/^read -rs KEY.*\n/, '')
         .replace('$KEY', key)
         .replace("Bearer ' + process.env.KEY", `Bearer ${key}'`)
         .replace('Bearer " + os.environ["KEY"]', `Bearer ${key}"`)
@@ -57,7 +56,7 @@ const withKey = (source) =>
 
 function showSamples() {
   for (const { place, source } of samples) if (place.isConnected) place.textContent = withKey(source);
-  byId('history').hidden = key !== undefined;
+  byId('read-key').hidden = key !== undefined;
   byId('in-history').hidden = key === undefined;
 }
 
