@@ -117,6 +117,87 @@ test('no form cuts what was typed: too long a text is refused by name, and a num
   await question(page).getByText('Requests per minute: 300 → 1,000').waitFor();
 });
 
+test('a reload asks first while a dialog holds something that was typed', async () => {
+  const { page } = await openConsole(stack, `/console/key?id=${idOf(await stack.issueKey())}`);
+  const expectReload = async (isAsked: boolean) => {
+    let asked = false;
+    page.once('dialog', (leaving) => {
+      asked = true;
+      void leaving.dismiss();
+    });
+    const loaded = isAsked ? undefined : page.waitForEvent('load');
+    await page.evaluate('setTimeout(() => location.reload())');
+    if (isAsked) return await expect.poll(() => asked).toBe(true);
+    await loaded;
+    page.removeAllListeners('dialog');
+    expect(asked).toBe(false);
+    await isShown(page);
+  };
+  const open = (name: string) => page.getByRole('button', { name, exact: true }).click();
+  for (const [button, label] of [
+    ['Edit', 'Own limit per day'],
+    ['Ban', 'Why?'],
+    ['Add a secret', 'Name'],
+  ] as const) {
+    await open(button);
+    // The browser asks only after something was pressed on the page.
+    await question(page).getByLabel(label).click();
+    await expectReload(false);
+    await open(button);
+    await question(page).getByLabel(label).fill('5');
+    await expectReload(true);
+    await confirm(page, 'Cancel');
+  }
+  await open('Ban');
+  await question(page).getByLabel('Unit').selectOption('days');
+  await expectReload(true);
+  await confirm(page, 'Cancel');
+  await open('Add a secret');
+  await question(page).getByLabel('Writing').uncheck();
+  await expectReload(true);
+  await visit(page, '/console/plans');
+  await reviewPlan(page, 'Pro', { 'Requests per minute': '301' });
+  await question(page).getByText('300 → 301').waitFor();
+  await expectReload(true);
+});
+
+test('the dialogs of bans, rotations and secrets say what is true, and quote the names of secrets', async () => {
+  const key = await stack.issueKey({ name: 'only0' });
+  const { page, excuse } = await openConsole(stack, `/console/key?id=${idOf(key)}`, {
+    timezoneId: 'America/Los_Angeles',
+  });
+  excuse(/400/);
+  const open = (name: string) => page.getByRole('button', { name, exact: true }).click();
+  const isSaid = (text: string) => question(page).getByText(text, { exact: true }).waitFor();
+  await open('Revoke first');
+  await isSaid('Revoke the secret “first”?');
+  await isSaid('This is the only working secret of only0. Add another one first, or revoke the key.');
+  await confirm(page, 'Cancel');
+  await open('Change first');
+  await isSaid('Change the secret “first”');
+  await question(page).getByLabel('Expires').fill('9999-12-31T23:59');
+  await question(page).getByRole('button', { name: 'Save' }).click();
+  await isSaid('Expires must be in the future, before 2255-01-01T00:00:00Z.');
+  await confirm(page, 'Cancel');
+  await open('Ban');
+  await question(page).getByLabel('For').fill('367');
+  await question(page).getByLabel('Unit').selectOption('days');
+  await question(page).getByRole('button', { name: 'Ban' }).click();
+  await isSaid('For must be a whole number from 1, and at most 366 days.');
+  await confirm(page, 'Cancel');
+  await open('Rotate');
+  await question(page).getByLabel('Grace period').fill('91 days');
+  await question(page).getByRole('button', { name: 'Rotate' }).click();
+  await isSaid('Grace period must be a whole number from 0, and at most 90 days.');
+  await confirm(page, 'Cancel');
+  await stack.admin('POST', `/keys/${idOf(key)}/secrets`, { name: 'second' });
+  await rowOf(page, 'Secrets', 'second').waitFor();
+  await open('Revoke first');
+  await isSaid('Requests with this secret will be refused. The other secrets of only0 keep working.');
+  await confirm(page, 'Revoke secret');
+  await page.getByText('The secret “first” has been revoked.').waitFor();
+});
+
 test('the login page explains a wrong token, and the wait after ten wrong ones', async () => {
   const other = await startStack();
   const { page, excuse } = await visitConsole(other);

@@ -12,6 +12,8 @@ interface Question {
   readonly fields?: readonly FieldSpec[];
   readonly confirm: string;
   readonly isDangerous?: boolean;
+  /** Whether it holds what was typed in the dialog before it. */
+  readonly isContinued?: true;
   /** Shown between the title and the fields. */
   readonly content?: Content;
   /** Whether a dialog without an action may close now. @param isPressed whether its button was pressed */
@@ -55,7 +57,7 @@ export function resumeDialog(): void {
 const NO_FAULTS: { faults: Values; rest: string } = { faults: {}, rest: '' };
 
 function Dialog({ question, onClose }: { question: Question; onClose(): void }) {
-  const { title, confirm, isDangerous = false, content, mayClose, act, done } = question;
+  const { title, confirm, isDangerous = false, isContinued = false, content, mayClose, act, done } = question;
   const [fields] = useState(() => withWho(question));
   const dialog = useRef<HTMLDialogElement>(null);
   const [{ faults, rest }, setFound] = useState(NO_FAULTS);
@@ -68,6 +70,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     shown?.showModal();
     return () => shown?.close();
   }, []);
+  useLeaveGuard(() => isContinued || [...(dialog.current?.querySelector('form')?.elements ?? [])].some(isEdited));
 
   async function submit(event: SubmitEvent) {
     event.preventDefault();
@@ -117,6 +120,30 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
       </form>
     </dialog>
   `;
+}
+
+/** Whether the operator has changed a field. A choice without a default begins with its first option. */
+function isEdited(field: Element): boolean {
+  if (field instanceof HTMLSelectElement)
+    return (
+      field.selectedIndex !==
+      Math.max(
+        0,
+        [...field.options].findIndex(({ defaultSelected }) => defaultSelected),
+      )
+    );
+  return (
+    field instanceof HTMLInputElement && (field.value !== field.defaultValue || field.checked !== field.defaultChecked)
+  );
+}
+
+/** Asks before the page is left or reloaded while `isNeeded`. */
+function useLeaveGuard(isNeeded: () => boolean): void {
+  useEffect(() => {
+    const askBeforeLeaving = (event: Event) => isNeeded() && event.preventDefault();
+    addEventListener('beforeunload', askBeforeLeaving);
+    return () => removeEventListener('beforeunload', askBeforeLeaving);
+  }, [isNeeded]);
 }
 
 /** Values or messages of a dialog, by the names of its fields. */
@@ -178,6 +205,11 @@ function faultsOf(thrown: Error, fields: readonly FieldSpec[]): typeof NO_FAULTS
   const parts = thrown.message
     .replace(/^The body is not valid: /, '')
     .replace(/\.$/, '')
+    // Dialogs have a unit beside the number.
+    .replace(
+      / of seconds (from \d+) to (\d+)/,
+      (_, from, most) => ` ${from}, and at most ${Number(most) / 86_400} days`,
+    )
     .split('; ');
   const faults: Record<string, string> = {};
   const rest: string[] = [];
@@ -276,12 +308,7 @@ function WholeText({ label, text, closing }: WholeTextProps) {
     if (!isCopied) setNote(NOT_COPIED);
     return isCopied || (isPressed && note === NOT_COPIED);
   };
-  useEffect(() => {
-    if (isCopied) return;
-    const askBeforeLeaving = (event: Event) => event.preventDefault();
-    addEventListener('beforeunload', askBeforeLeaving);
-    return () => removeEventListener('beforeunload', askBeforeLeaving);
-  }, [isCopied]);
+  useLeaveGuard(() => !isCopied);
 
   function wasCopied() {
     setCopied(true);

@@ -252,7 +252,7 @@ const secretPath = (key: KeyView, secret: SecretView): string =>
 
 function askForSecretChanges(key: KeyView, secret: SecretView): void {
   ask({
-    title: `Change the secret ${secret.name}`,
+    title: `Change the secret “${secret.name}”`,
     fields: fieldsOf(secret),
     confirm: 'Save',
     async act(values) {
@@ -260,18 +260,22 @@ function askForSecretChanges(key: KeyView, secret: SecretView): void {
       const isSameEnd = (values.expiresAt ?? '') === toLocal(secret.expiresAt);
       const end = isSameEnd ? {} : { expiresAt: toIso(values.expiresAt) ?? null };
       await callApi('PATCH', secretPath(key, secret), { body: { ...givenIn(values), ...end } });
-      notify(`The secret ${values.name ?? secret.name} has been changed.`);
+      notify(`The secret “${values.name ?? secret.name}” has been changed.`);
     },
   });
 }
 
 function askToRevoke(key: KeyView, secret: SecretView): void {
   ask({
-    title: `Revoke the secret ${secret.name}?`,
-    content: html`<p>Requests with this secret will be refused. The other secrets of ${key.name} keep working.</p>`,
+    title: `Revoke the secret “${secret.name}”?`,
+    content: html`<p>${
+      key.secrets.length === 1
+        ? `This is the only working secret of ${key.name}. Add another one first, or revoke the key.`
+        : `Requests with this secret will be refused. The other secrets of ${key.name} keep working.`
+    }</p>`,
     confirm: 'Revoke secret',
     isDangerous: true,
     act: () => callApi('DELETE', secretPath(key, secret)),
-    done: `The secret ${secret.name} has been revoked.`,
+    done: `The secret “${secret.name}” has been revoked.`,
   });
 }

@@ -182,6 +182,7 @@ function review({ plan, seen, typed, note, reason: typedReason }: Review): void 
     `,
     fields: who(typedReason),
     confirm: 'Apply',
+    isContinued: true,
     async act({ reason }) {
       const given = Object.fromEntries(made.map(({ name, to }) => [name, typedValue(name, to)]));
       try {

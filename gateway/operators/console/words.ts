@@ -72,8 +72,12 @@ export function relative(text: string): string {
 /** Describes an active ban, starting with its expiry, as the command line does. */
 export const runningBan = (ban: BanView): string => `until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
 
-/** Converts a local time from an input field to ISO 8601; `toLocal` converts it back, to the second. */
-export const toIso = (local: string | undefined): string | undefined => local && new Date(local).toISOString();
+/**
+ * Converts a local time from an input field to ISO 8601; `toLocal` converts it back, to the second. In UTC, the year may
+ * have five digits. Such times are moved to one that the gateway can read, and refuse by its own rule.
+ */
+export const toIso = (local: string | undefined): string | undefined =>
+  local && new Date(Math.min(Date.parse(local), Date.UTC(9999, 0))).toISOString();
 export function toLocal(iso: string | undefined): string {
   if (iso === undefined) return '';
   const at = new Date(iso);
