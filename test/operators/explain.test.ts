@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { describe, expect, test } from 'vitest';
-import type { DecisionsAnswer } from '../../gateway/operators/api/answers.ts';
+import type { DecisionsAnswer, RequestsAnswer } from '../../gateway/operators/api/answers.ts';
 import { type DecisionReport, newestFirst } from '../../gateway/telemetry/decision-report.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
@@ -44,6 +44,31 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     const missing = (1 - day.after) * 86_400_000;
     const fullAt = Number(refused.headers['x-ratelimit-reset']) * 1_000;
     expect(Math.abs(Date.parse(why.at as string) + missing - fullAt)).toBeLessThan(1_500);
+  });
+
+  test('an expired key and an expired secret are told apart, and clients see the same refusal', async () => {
+    const stack = await fresh(environment);
+    const key = await stack.issueKey();
+    const added = await stack.admin('POST', `/keys/${idOf(key)}/secrets`, {
+      name: 'short',
+      expiresAt: new Date(Date.now() + 300).toISOString(),
+    });
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    const ofSecret = await ask(stack, (added.json as { key: string }).key);
+    await stack.admin('PATCH', `/keys/${idOf(key)}`, { expiresAt: '2020-01-01T00:00:00Z' });
+    const ofKey = await ask(stack, key);
+    expect([ofKey.status, ofKey.text]).toEqual([401, ofSecret.text]);
+    const whyOf = async ({ id }: typeof ofKey) => {
+      const [{ outcome, reason, advice } = {}] = (await get<RequestsAnswer>(stack, `/requests?q=${id}`)).requests;
+      return [outcome, reason, advice];
+    };
+    await expect
+      .poll(() => whyOf(ofKey))
+      .toEqual(['expired', 'The key has expired.', 'Extend its expiry, or issue a new key.']);
+    await stack.admin('PATCH', `/keys/${idOf(key)}`, { expiresAt: null });
+    const secret = ['expired', 'The secret has expired.', 'Extend its expiry, or add a new secret.'];
+    expect(await whyOf(ofSecret)).toEqual(secret);
+    expect((await whyOf(ofKey))[1]).toBe('The key or the secret had expired.');
   });
 
   test('bans, shadow refusals and disabled keys are explained, and requests with unknown keys are not', async () => {

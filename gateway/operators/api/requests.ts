@@ -195,14 +195,18 @@ function viewOf(
 ): RequestView {
   const { cursor: _cursor, digest, fault: _fault, banBeganAt: _began, ...shown } = report;
   const { keyId = '' } = report;
-  const { name, secrets = [] } = keys.get(keyId)?.record ?? {};
+  const record = keys.get(keyId)?.record;
+  const secret = record?.secrets.find((one) => one.digest === digest);
   const isBanOver = keys.get(keyId) !== undefined && !bans.has(keyId);
-  const [reason, advice] = whyOf(report, isBanOver);
+  const hadExpired = (of: typeof record | typeof secret) =>
+    (of?.expiresAt ?? Infinity) <= Date.parse(report.at) * MILLISECOND;
+  const expired = hadExpired(record) ? 'key' : hadExpired(secret) ? 'secret' : undefined;
+  const [reason, advice] = whyOf(report, { isBanOver, expired });
   return {
     ...shown,
-    keyName: name,
+    keyName: record?.name,
     keyBan: bans.get(keyId),
-    secretId: secrets.find((secret) => secret.digest === digest)?.id,
+    secretId: secret?.id,
     reason,
     advice,
   };
@@ -218,11 +222,16 @@ const LEFT = 499;
 const networkInWords = (address: string): string =>
   address.includes(':') ? `the /64 network of ${address}` : `the address ${address}`;
 
-/**
- * Empty if the request was served.
- * @param isBanOver whether the key is known to be no longer banned
- */
-function whyOf(report: RequestReport, isBanOver: boolean): Why {
+/** What the current data of the key shows about a refusal. */
+interface Since {
+  /** Whether the key is known to be no longer banned. */
+  readonly isBanOver: boolean;
+  /** What had expired at the time of the request; undefined if that is unknown. */
+  readonly expired: 'key' | 'secret' | undefined;
+}
+
+/** Empty if the request was served. */
+function whyOf(report: RequestReport, since: Since): Why {
   const { status = 0, code = '', outcome, decision, fault, times, address } = report;
   if (status === LEFT) {
     if (fault !== undefined) return [fault, 'Make the client read faster, or request smaller pages (limit).'];
@@ -242,7 +251,7 @@ function whyOf(report: RequestReport, isBanOver: boolean): Why {
       `In one minute, ${networkInWords(address)} sent too many requests that do not count against a key.${retryIn(report)}`,
       'Check its earlier requests: they have no valid key, or they read the limits or the reference too often.',
     ];
-  const refusal = REFUSALS[outcome]?.(report, isBanOver);
+  const refusal = REFUSALS[outcome]?.(report, since);
   if (refusal !== undefined) return refusal;
   const cure = ERRORS[code as ErrorCode]?.cure.replaceAll('`', '');
   const advice = ADVICE[code] ?? (status < FIRST_FAULT && cure ? `Advice for the client: ${cure}` : undefined);
@@ -255,7 +264,7 @@ const inWords = (buckets: readonly string[] = []): string =>
 const retryIn = ({ retryAt }: RequestReport): string =>
   retryAt === undefined ? '' : ` The client could retry at ${toSecond(retryAt)}.`;
 
-const REFUSALS: Readonly<Record<string, (report: RequestReport, isBanOver: boolean) => Why>> = {
+const REFUSALS: Readonly<Record<string, (report: RequestReport, since: Since) => Why>> = {
   refused: (report) => {
     const { decision } = report;
     const [empty = 'minute'] = decision?.refusedBy?.toReversed() ?? [];
@@ -265,7 +274,7 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport, isBanOver: boole
       `Raise the limit of the key or of its plan (${decision?.plan}), or make the client wait for the time in Retry-After.`,
     ];
   },
-  banned: ({ decision }, isBanOver) => {
+  banned: ({ decision }, { isBanOver }) => {
     const until = decision?.bannedUntil && toSecond(decision.bannedUntil);
     const over = isBanOver ? ' The ban is over.' : '';
     if (decision?.isBannedByOperator)
@@ -293,7 +302,13 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport, isBanOver: boole
     'Find the key in the audit log, and issue a new secret.',
   ],
   disabled: () => ['The key is disabled.', 'Enable it to serve its requests again.'],
-  expired: () => ['The key or the secret has expired.', 'Issue a new secret, or extend its expiry.'],
+  expired: (_, { expired }) => {
+    if (expired === 'key') return ['The key has expired.', 'Extend its expiry, or issue a new key.'];
+    const advice = 'Extend its expiry, or add a new secret.';
+    return expired === 'secret'
+      ? ['The secret has expired.', advice]
+      : ['The key or the secret had expired.', EXPIRIES];
+  },
   elsewhere: ({ address }) => [
     `The secret is limited to certain networks, and ${address} is in none of them.`,
     'Add the network to the secret. If the client is not yours, revoke the secret.',
@@ -314,6 +329,9 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport, isBanOver: boole
   },
   unusable: () => ["The key's data in Redis cannot be read.", 'The doctor names the invalid field.'],
 };
+
+/** The expiry was changed since, or the secret was removed. */
+const EXPIRIES = 'Compare the expiry of the key and of its secrets with the audit log.';
 
 const ADVICE: Readonly<Record<string, string>> = {
   bad_gateway: "Check the core's log for this time.",

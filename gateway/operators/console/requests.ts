@@ -310,7 +310,7 @@ const OUTCOMES: Readonly<Record<string, readonly [text: string, section?: string
   forbidden: ['Not in scope'],
   unknown: ['Unknown key', 'gatewayunknownkeys'],
   disabled: ['Key disabled'],
-  expired: ['Key expired'],
+  expired: ['Expired'],
   elsewhere: ['Other network', 'gatewaysecretelsewhere'],
   malformed: ['No valid key'],
   shed: ['Shed under load', 'gatewayshedding'],
