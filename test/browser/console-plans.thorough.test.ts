@@ -18,7 +18,7 @@ test('a plan change is reviewed, made, listed in the history, and rolled back', 
   await reviewPlan(page, 'Free', { 'Requests per minute': '30', 'Ban after strikes': '20' });
   expect(await page.locator(differences).allInnerTexts()).toEqual([
     'Requests per minute: 60 → 30',
-    'Ban after strikes: none → 20',
+    'Ban after strikes: 5 × minute → 20',
   ]);
   await question(page).getByRole('button', { name: 'Apply' }).click();
   await question(page).getByText('A reason is required.').waitFor();
@@ -30,12 +30,13 @@ test('a plan change is reviewed, made, listed in the history, and rolled back', 
   await rowOf(page, 'Audit log', 'too many of them').waitFor({ timeout: 3_000 });
   const row = rowOf(page, 'Changes', 'too many of them');
   expect(await row.innerText()).toContain('Free, requests per minute: 60 → 30');
+  expect(await row.innerText()).toContain('Free, ban after strikes: 5 × minute → 20');
   expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 30, day: 1_000, ban_after: 20 } });
 
   await row.getByRole('button', { name: 'Roll back' }).click();
   expect(await page.locator(differences).allInnerTexts()).toEqual([
     'Free, requests per minute: 30 → 60',
-    'Free, ban after strikes: 20 → none',
+    'Free, ban after strikes: 20 → 5 × minute',
   ]);
   await confirm(page, 'Roll back');
   await rowOf(page, 'Changes', 'rolls back').waitFor();

@@ -161,7 +161,7 @@ const valuesOf = ({ field, from, to }: Change, isNew: boolean) =>
 function shown(field: string, value: string | undefined) {
   if (value !== undefined && TIME.test(value)) return html`<time datetime=${value}>${exactTime(value)}</time>`;
   // Only counts have separators, because names and ids can consist of digits too.
-  return !value || isCount(field) ? valueInWords(value) : value;
+  return !value || isCount(field) ? valueInWords(value, field) : value;
 }
 
 /** A gateway of another version may use other actions and origins. */

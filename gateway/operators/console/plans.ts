@@ -192,7 +192,7 @@ function review({ plan, seen, typed, note, reason: typedReason }: Review): void 
         return review({ plan, seen: await readPlan(plan), typed, note: fault.message, reason });
       }
       notify(
-        `${planInWords(plan)} has been changed: ${made.map(({ field, from, to }) => `${field.toLowerCase()} ${valueInWords(from)} → ${valueInWords(to)}`).join(', ')}.`,
+        `${planInWords(plan)} has been changed: ${made.map(({ name, field, from, to }) => `${field.toLowerCase()} ${valueInWords(from, name)} → ${valueInWords(to, name)}`).join(', ')}.`,
       );
     },
   });
@@ -200,7 +200,12 @@ function review({ plan, seen, typed, note, reason: typedReason }: Review): void 
 
 /** Rolls back the last change to the table. */
 function askForRollback({ id, changes }: PlanChangeView): void {
-  const back = changes.map(({ field, from, to }) => ({ field: tableFieldInWords(field), from: to, to: from }));
+  const back = changes.map(({ field: name, from, to }) => ({
+    name,
+    field: tableFieldInWords(name),
+    from: to,
+    to: from,
+  }));
   ask({
     title: 'Roll back the last change',
     content: html`<${Differences} changes=${back} />`,
@@ -211,12 +216,14 @@ function askForRollback({ id, changes }: PlanChangeView): void {
   });
 }
 
+type Difference = PlanChangeView['changes'][number] & { readonly name: string };
+
 /** Shows each field on one line, with its current and its new value. */
-const Differences = ({ changes }: { changes: PlanChangeView['changes'] }) =>
+const Differences = ({ changes }: { changes: readonly Difference[] }) =>
   changes.length === 0
     ? html`<p>There is nothing to change: these values are already in force.</p>`
     : html`<ul class="differences">
-        ${changes.map(({ field, from, to }) => html`<li>${field}: <del>${valueInWords(from)}</del> → <ins>${valueInWords(to)}</ins></li>`)}
+        ${changes.map(({ name, field, from, to }) => html`<li>${field}: <del>${valueInWords(from, name)}</del> → <ins>${valueInWords(to, name)}</ins></li>`)}
       </ul>`;
 
 /** Each page of a trial covers 100 keys. */

@@ -1,4 +1,4 @@
-import { PLAN_FIELDS, type PlanField } from '../../limiter/plans.ts';
+import { PLAN_FIELDS, type PlanField, whenAbsent } from '../../limiter/plans.ts';
 import type { BanView } from '../api/answers.ts';
 import { banInWords, inLargestUnit } from '../clients.ts';
 
@@ -18,9 +18,19 @@ export function tableFieldInWords(name: string): string {
   return field === undefined ? name : `${planInWords(plan)}, ${lowerFirst(fieldInWords(field))}`;
 }
 
-/** Formats a value of a plan, with thousands separators. */
-export const valueInWords = (value: string | number | undefined): string =>
-  value === undefined || value === '' ? 'none' : /^\d+$/.test(String(value)) ? number(Number(value)) : String(value);
+/**
+ * Formats a value, with thousands separators.
+ * @param name the field of a plan or of the plan table. While its value is absent, another one may be in force
+ */
+export const valueInWords = (value: string | number | undefined, name = ''): string =>
+  value === undefined || value === ''
+    ? inForce(name.split('.').at(-1) ?? '')
+    : /^\d+$/.test(String(value))
+      ? number(Number(value))
+      : String(value);
+
+const inForce = (field: string): string =>
+  (Object.hasOwn(PLAN_FIELDS, field) && whenAbsent(field as PlanField)) || 'none';
 
 const NUMBER = new Intl.NumberFormat('en-US');
 /** Formats a number; an unknown one is a dash. */
