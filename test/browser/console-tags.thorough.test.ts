@@ -82,7 +82,12 @@ test('the URL filters keys by tag, a tag links to its keys, and the search field
   expect(new URL(page.url()).search).toBe('?tag=customer%3Aacme');
   await rowOf(page, 'Keys', 'test 1').getByRole('link', { name: 'env=test' }).click();
   await expect.poll(names).toEqual(['test 1']);
-  expect(await page.getByLabel('Tag').inputValue()).toBe('env:test');
+  expect(await page.getByLabel('Tag').inputValue()).toBe('env=test');
+  await page.getByLabel('Tag').fill('');
+  expect(await page.getByLabel('Tag').getAttribute('placeholder')).toBe('customer=acme');
+  await page.getByLabel('Tag').fill('customer=acme, env=prod');
+  await page.getByLabel('Tag').press('Enter');
+  await expect.poll(names).toEqual(['prod 2', 'prod 0']);
   expect((await shortcomings(page)).found).toEqual([]);
 });
 
@@ -119,7 +124,7 @@ test('usage is summed by key and by tag, filtered by the URL, and downloaded', a
   await expectReadable(page);
   await page.getByRole('link', { name: 'prod', exact: true }).click();
   await isShown(page);
-  expect(new URL(page.url()).search).toBe('?tag=customer%3Aacme%2Cenv%3Aprod');
+  expect(new URL(page.url()).search).toBe('?tag=customer%3Aacme%2Cenv%3Dprod');
   await expect.poll(() => namesIn(page, 'Usage')).toEqual(['prod 2', 'prod 0']);
   await page.goto('/console/usage?by=env&from=2026-01-01&to=2026-01-02');
   await page.getByText('No matching key was used in this period.').waitFor();

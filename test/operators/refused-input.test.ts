@@ -17,7 +17,7 @@ const queries = (path: string, ...rows: readonly (readonly [query: string, messa
   rows.map(([query, message]) => ['GET', `${path}?${query}`, undefined, message]);
 
 const NO_PLACE = 'offset must be the number of keys to skip, up to 999999999, or the `next` of a previous response.';
-const NO_TAG = 'tag must be the name and value of a tag, such as customer:acme.';
+const NO_TAG = 'tag must be the name and value of a tag, such as customer=acme.';
 const NO_SUMS = 'by must be day, key or tag:<name>, such as tag:customer.';
 const NOT_NEAR = 'near must be a whole number from 1 to 100.';
 const NO_NEXT = 'after must be the `next` of a previous response.';

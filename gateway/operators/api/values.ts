@@ -126,7 +126,7 @@ export function periodIn(given: { readonly from?: string | undefined; readonly t
   return { from, to };
 }
 
-const TAG = must('be the name and value of a tag, such as customer:acme');
+const TAG = must('be the name and value of a tag, such as customer=acme');
 
 /** Tags that a key must have: one per parameter, or several in one, such as `customer:acme,env:prod`. */
 export const tag = z

@@ -36,7 +36,7 @@ const STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'];
 /** The filters of the admin API. */
 const SPECS: readonly FilterSpec[] = [
   { name: 'name', label: 'Name contains' },
-  { name: 'tag', label: 'Tag', placeholder: 'customer:acme' },
+  { name: 'tag', label: 'Tag', placeholder: 'customer=acme' },
   { name: 'plan', label: 'Plan', options: PLAN_NAMES.map((plan) => [plan, planInWords(plan)] as const) },
   { name: 'state', label: 'State', options: STATES.map((state) => [state, upperFirst(state)] as const) },
   {
@@ -134,7 +134,7 @@ const ROWS_SHOWN = 100;
 
 const USAGE_SPECS: readonly FilterSpec[] = [
   { name: 'by', label: 'Sum by tag', placeholder: 'customer' },
-  { name: 'tag', label: 'Only with tag', placeholder: 'env:prod' },
+  { name: 'tag', label: 'Only with tag', placeholder: 'env=prod' },
   { name: 'from', label: 'From', type: 'date' },
   { name: 'to', label: 'To', type: 'date' },
 ];
@@ -187,7 +187,7 @@ const columnsOfValues = (tag: string, filters: FilterValues): readonly Column<Us
     show: ({ value }) =>
       value === undefined
         ? html`<span class="note">keys without this tag</span>`
-        : html`<a class="wordy" href=${addressOf('usage', { ...filters, tag: [filters.tag, `${tag}:${value}`].filter(Boolean).join(',') })}>${value}</a>`,
+        : html`<a class="wordy" href=${addressOf('usage', { ...filters, tag: [filters.tag, `${tag}=${value}`].filter(Boolean).join(',') })}>${value}</a>`,
   },
   { title: 'Keys', isFigure: true, show: ({ keys }) => number(keys) },
   ...COUNTS,

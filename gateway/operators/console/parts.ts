@@ -30,7 +30,7 @@ export const TagChips = ({ tags }: { tags: Tags | undefined }) =>
   tags !== undefined &&
   html`<span class="tags">${Object.entries(tags).map(
     ([name, value]) =>
-      html`<a class="tag" href=${addressOf('keys', { tag: `${name}:${value}` })}>${name}=${value}</a> `,
+      html`<a class="tag" href=${addressOf('keys', { tag: `${name}=${value}` })}>${name}=${value}</a> `,
   )}</span>`;
 
 export const State = ({ state }: { state: string }) =>

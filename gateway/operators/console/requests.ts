@@ -40,7 +40,7 @@ const CODES = [
 /** The filters of the admin API. */
 const SPECS: readonly FilterSpec[] = [
   { name: 'keyId', label: 'Key id or name' },
-  { name: 'tag', label: 'Tag', placeholder: 'customer:acme' },
+  { name: 'tag', label: 'Tag', placeholder: 'customer=acme' },
   { name: 'status', label: 'Status', suggestions: STATUSES, placeholder: '429 or 4xx' },
   { name: 'code', label: 'Error code', suggestions: CODES },
   { name: 'q', label: 'Contains', placeholder: 'id, path, address' },
