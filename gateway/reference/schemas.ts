@@ -102,7 +102,7 @@ export const LIMITS = {
   bannedUntil: null,
   scope: ['read', 'write'],
   expiresAt: null,
-  usage: [{ day: '2026-11-22', admitted: 101, refused: 0 }],
+  usage: [{ day: '2026-11-21', admitted: 101, refused: 0 }],
 };
 
 const REFUSAL: KeyRefusal = {

@@ -148,7 +148,7 @@ test('if the refusals cannot be read, the page asks again once before it says so
   await page.route('**/v1/limits?refusals=true', async (route) => {
     const response = await route.fetch();
     asked++;
-    await route.fulfill({ response, json: { ...((await response.json()) as object), refusals } });
+    await route.fulfill({ response, json: { ...((await response.json()) as object), refusals, waitSeconds: 27_991 } });
   });
   const listed = page.locator('#refusals li');
   const sentence = page.getByText('They cannot be read right now. This page will try again.');
@@ -161,6 +161,7 @@ test('if the refusals cannot be read, the page asks again once before it says so
   };
   await pasteKey(page, await stack.issueKey());
   await listed.waitFor();
+  expect(await page.locator('#wait').innerText()).toBe('7 h 47 min');
   refusals = null;
   await expectAfter(5_000, 1, false, 1);
   await expectAfter(1_500, 1, true, 1);
@@ -269,6 +270,10 @@ test('a key that was typed, but not sent with its form, is used by the next requ
   const list = panelOf(page, 'listPets');
   expect((await execute(list)).status).toMatch(/^200/);
   expect(await list.locator('.request pre:visible').innerText()).toContain(`Bearer ${key}`);
+  await list.getByLabel('X-Request-Id').fill('🐕');
+  await list.getByRole('button', { name: 'Send request' }).click();
+  await list.getByText('X-Request-Id can contain only letters, digits and signs of ASCII.').waitFor();
+  expect(await list.locator('.status').innerText()).toBe('Not sent');
   await page.getByLabel('API key').fill('as_wrong');
   await page.getByRole('button', { name: 'Show limits' }).click();
   await page.getByText('This is not an API key. Keys look like as_…_…').waitFor();
@@ -365,6 +370,9 @@ test('the page fits, is readable and passes axe-core in each theme', async () =>
   await expectGrounds(page, 'documentElement', { dark: 'rgb(20, 23, 27)', light: 'rgb(255, 255, 255)' });
   await page.setViewportSize({ width: 320, height: 800 });
   expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(320);
+  const plans = page.getByRole('region', { name: 'Plans' });
+  await plans.press('ArrowRight');
+  await expect.poll(() => plans.evaluate((region) => region.scrollLeft)).toBeGreaterThan(0);
 });
 
 test('in forced colours, meters and legends keep their colours, and the language in use is outlined', async () => {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type Document, describeApi } from '../../gateway/reference/openapi.ts';
-import { schemas } from '../../gateway/reference/schemas.ts';
+import { LIMITS, schemas } from '../../gateway/reference/schemas.ts';
 import { parseJson } from '../../shared/schemas/json.ts';
 import { NewPet } from '../../shared/schemas/pet.ts';
 import { description } from '../support/description.ts';
@@ -115,4 +115,9 @@ test('each schema of the description is valid JSON Schema 2020-12', () => {
   const inner = [...Object.values(headers), ...Object.values(parameters)].map(({ schema }) => schema);
   expect([...Object.values(bodies), ...inner].filter((schema) => ajv.validateSchema(schema) !== true)).toEqual([]);
   expect(ajv.validateSchema({ type: 'text' })).toBe(false);
+});
+
+test('the example of the limits is about one day', () => {
+  const dayOf = (seconds: number) => new Date(1_000 * seconds).toISOString().slice(0, 10);
+  expect(LIMITS.usage.map(({ day }) => day)).toEqual([dayOf(LIMITS.minute.reset)]);
 });

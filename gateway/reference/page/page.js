@@ -22,9 +22,14 @@ function clock(unixSeconds) {
 
 const counted = (count, one) => `${number(count)} ${one}${count === 1 ? '' : 's'}`;
 
-/** Formats a duration such as `20 seconds` or `57 min 29 s`. */
-const lengthOf = (seconds) =>
-  seconds < 120 ? counted(seconds, 'second') : `${number(Math.floor(seconds / 60))} min ${seconds % 60} s`;
+/** Formats a duration such as `20 seconds`, `57 min 29 s` or `7 h 47 min`. */
+function lengthOf(seconds) {
+  if (seconds < 120) return counted(seconds, 'second');
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 120) return `${minutes} min ${seconds % 60} s`;
+  const whole = Math.ceil(seconds / 60);
+  return `${Math.floor(whole / 60)} h ${whole % 60} min`;
+}
 
 function element(name, text, attributes = {}) {
   const made = document.createElementNS(
@@ -296,6 +301,12 @@ async function send(operation) {
   const status = operation.querySelector('.status');
   const place = operation.querySelector('.answer code');
   const headers = operation.querySelector('.headers');
+  const unsendable = all('[data-in="header"]', operation).find(({ value }) => /[^ -~]/.test(value));
+  if (unsendable !== undefined) {
+    status.textContent = 'Not sent';
+    place.textContent = `${unsendable.name} can contain only letters, digits and signs of ASCII.`;
+    return;
+  }
   const begun = performance.now();
   status.textContent = 'Waiting …';
   try {
