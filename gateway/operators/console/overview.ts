@@ -109,7 +109,7 @@ const marksOf = (changes: readonly PlanChangeView[], from: number): Mark[] =>
   changes
     .map(({ at, author, changes: made }) => ({
       at: Date.parse(at) / 1_000,
-      text: `${author} changed ${made.map(({ field, from: old, to }) => `${tableFieldInWords(field)}: ${valueInWords(old)} → ${valueInWords(to)}`).join('; ')}`,
+      text: `${author} changed ${made.map(({ field, from: old, to }) => `${tableFieldInWords(field)}: ${valueInWords(old, field)} → ${valueInWords(to, field)}`).join('; ')}`,
     }))
     .filter(({ at }) => at >= from);
 
