@@ -230,7 +230,7 @@ test.for([
   ['sends a 101 without Upgrade', changed('Connection: Upgrade', 'X: y')],
 ] as [string, OnUpgrade][])('if one core %s, handshakes go to the other one', async ([, onUpgrade]) => {
   const bad = await webSocketCore(onUpgrade);
-  const own = await startLive({ CORE_URL: `${bad.url},${core.url}`, CORE_TIMEOUT_MS: '2000' });
+  const own = await startLive({ CORE_URL: `${bad.url},${core.url}`, CORE_TIMEOUT_MS: '5000' });
   const key = await own.issueKey(UNLIMITED);
   expect(await openMany(own, key, 12)).toEqual(Array(12).fill('object'));
   expect(bad.handshakes.length).toBeGreaterThan(0);
