@@ -124,14 +124,11 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
 
 /** Whether the operator has changed a field. A choice without a default begins with its first option. */
 function isEdited(field: Element): boolean {
-  if (field instanceof HTMLSelectElement)
-    return (
-      field.selectedIndex !==
-      Math.max(
-        0,
-        [...field.options].findIndex(({ defaultSelected }) => defaultSelected),
-      )
-    );
+  if (field instanceof HTMLSelectElement) {
+    const options = [...field.options];
+    const initial = options.find(({ defaultSelected }) => defaultSelected) ?? options[0];
+    return initial?.selected === false;
+  }
   return (
     field instanceof HTMLInputElement && (field.value !== field.defaultValue || field.checked !== field.defaultChecked)
   );
